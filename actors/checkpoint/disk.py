@@ -1,0 +1,46 @@
+"""Durable file operations of a checkpoint: hash, write, sync, remove."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+
+def hash_file(path: Path) -> tuple[int, str]:
+    """(bytes, sha256) of a file, read in one pass with constant memory."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+        return file.tell(), digest.hexdigest()
+
+
+def sync_directory(path: Path) -> None:
+    """Makes the names in `path` durable (POSIX: a new name survives a crash only after this)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Writes `path` aside, syncs it, renames it into place and syncs the directory."""
+    aside = path.with_name(path.name + ".partial")
+    with aside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(path)
+    sync_directory(path.parent)
+
+
+def remove_tree(path: Path) -> bool:
+    """Removes a directory as far as the file system allows; True when it is gone."""
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+    return not path.exists()

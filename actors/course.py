@@ -1,0 +1,399 @@
+"""The course of one gang: start, certificate, training, repair by the ladder, end.
+
+Decisions come from `orchestrator.recovery` and the certificate; this carries them out and writes the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ray.exceptions import RayError
+
+from actors.attempt import Attempt
+from actors.gang import Gang, NodeTooSmallError, RanksNotStartedError, StartFailedError
+from actors.journal import Journal
+from actors.messages import Note, NoteKind, RankOrder
+from orchestrator.lifecycle.reports import EventKind, GangOrder, GangPhase, LogTail, Outcome, RankFacts
+from orchestrator.lifecycle.states import Reason
+from orchestrator.placement.certificate import certify
+from orchestrator.placement.mesh import Mesh
+from orchestrator.recovery.failure import Cause, Failure, NodeLoss
+from orchestrator.recovery.ladder import GiveUp, History, Replace, RestartInPlace, next_repair
+from orchestrator.recovery.timeouts import Timeouts
+from orchestrator.spec.job import JobSpec
+
+LOGS_LIMIT_BYTES = 16 << 20
+"""Kept of the logs of all attempts; beyond it the oldest attempts' go."""
+
+
+class NotCertifiedError(RuntimeError):
+    """The ranks do not sit where they were placed."""
+
+
+class CancelledByUserError(Exception):
+    """Ends an attempt on request; caught where attempts are run."""
+
+
+class Course:
+    def __init__(self, order: GangOrder, times: Timeouts) -> None:
+        self._order = order
+        self._times = times
+        self._spec = JobSpec.model_validate(dict(order.spec))
+        self._inbox: asyncio.Queue[Note | NodeLoss | None] = asyncio.Queue()
+        self._gang = Gang(order, times, self._inbox.put_nowait)
+        self._cancelled = False
+        self._attempt = Attempt(order.first_attempt, order.slots)
+        self._failed_at: float | None = None
+        self._not_started: Mapping[str, str] = {}
+        """Why agents did not fork the ranks of this attempt, by node."""
+        step, deaths = order.deaths_at_step
+        self._history = History(order.restarts_used, step, deaths)
+        self.journal = Journal()
+        self.phase = GangPhase.STARTING
+        self.step = 0
+        """Newest finished step, over all attempts of this supervisor."""
+        self.ranks: tuple[RankFacts, ...] = ()
+        self.logs: tuple[LogTail, ...] = ()
+        self.outcome: Outcome | None = None
+        self.reason = Reason.NONE
+        self.message = ""
+
+    @property
+    def attempt(self) -> int:
+        return self._attempt.number
+
+    @property
+    def restarts_used(self) -> int:
+        return self._history.restarts_used
+
+    @property
+    def deaths_at_step(self) -> tuple[int, int]:
+        return self._history.step, self._history.deaths
+
+    def cancel(self) -> None:
+        """Ends the gang soon; a gang that has ended stays as it is."""
+        self._cancelled = True
+        self._inbox.put_nowait(None)
+
+    async def read_log(self, *, rank: int, attempt: int | None, offset: int, limit: int) -> Any:
+        return await self._gang.read_log(
+            rank=rank, attempt=attempt or self.attempt, offset=offset, limit=limit
+        )
+
+    async def run(self) -> None:
+        """The whole course; whatever happens, it ends with an outcome and with the slots given back."""
+        try:
+            outcome, reason, message = await self._live()
+        except CancelledByUserError:
+            outcome, reason, message = Outcome.CANCELLED, Reason.CANCELLED_BY_USER, "Cancelled by a user."
+        except NodeTooSmallError as error:
+            outcome, reason, message = Outcome.START_FAILED, Reason.NEVER_FITS, f"Not started: {error}."
+        except StartFailedError as error:
+            outcome, reason, message = Outcome.START_FAILED, Reason.START_TIMED_OUT, f"Not started: {error}."
+        except NotCertifiedError as error:
+            outcome, reason, message = Outcome.START_FAILED, Reason.PLACEMENT_NOT_CERTIFIED, str(error)
+        except Exception as error:
+            # A defect of ours or an error of Ray nobody foresaw: the slots are given back all the same.
+            outcome, reason = Outcome.FAILED, Reason.SUPERVISOR_LOST
+            message = f"The supervisor failed: {type(error).__name__}: {error}"
+        await self._end(outcome, reason, message)
+
+    async def stop(self) -> None:
+        """Gives everything back without further ado: the supervisor's lease ran out."""
+        await self._gang.close()
+
+    async def _live(self) -> tuple[Outcome, Reason, str]:
+        try:
+            await self._unless_cancelled(self._gang.open())
+        except (RayError, ValueError) as error:
+            raise StartFailedError(str(error)) from error
+        while True:
+            failure = await self._run_attempt()
+            if failure is None:
+                return Outcome.SUCCEEDED, Reason.COMPLETED, f"Completed {self.step} steps."
+            repair = next_repair(failure, self.step, self._history, self._spec.recovery)
+            self._history = repair.history
+            match repair:
+                case GiveUp(reason=reason, message=message):
+                    return Outcome.FAILED, reason, message
+                case Replace(lost_nodes=lost):
+                    return (
+                        Outcome.NODE_LOST,
+                        Reason.NODE_LOST,
+                        f"Lost {', '.join(lost)}; a new placement is needed.",
+                    )
+                case RestartInPlace():
+                    await self._prepare_restart(failure)
+
+    async def _prepare_restart(self, failure: Failure) -> None:
+        number = self.attempt + 1
+        self._write(
+            EventKind.REPAIR_STARTED,
+            f"Restarting all ranks in place, attempt {number}.",
+            {"rung": "in-place"},
+        )
+        hanging = set(self._not_started)
+        if failure.cause is Cause.AGENT_LOST and failure.node is not None:
+            hanging.add(failure.node)
+        self._not_started = {}
+        await self._unless_cancelled(self._gang.replace_agents(hanging))
+        self._attempt = Attempt(number, self._order.slots)
+        self.ranks = ()
+
+    async def _run_attempt(self) -> Failure | None:
+        """Runs the ranks once; None when all of them succeeded. No rank of it lives when this returns; those of an
+        attempt that is given up end with the gang."""
+        attempt = self._attempt
+        self._write(
+            EventKind.ATTEMPT_STARTED, f"Attempt {attempt.number}: starting {attempt.world_size} ranks."
+        )
+        try:
+            failure = await self._drive(attempt)
+        except (CancelledByUserError, NotCertifiedError) as error:
+            await self._halt(attempt, graceful=isinstance(error, CancelledByUserError))
+            outcome = "cancelled" if isinstance(error, CancelledByUserError) else "not-certified"
+            self._write(EventKind.ATTEMPT_ENDED, f"Attempt {attempt.number} ended.", self._ended(outcome))
+            raise
+        if failure is None:
+            self._write(
+                EventKind.ATTEMPT_ENDED, f"Attempt {attempt.number} succeeded.", self._ended("succeeded")
+            )
+            await self._keep_logs(attempt.number)
+            return None
+        self.phase = GangPhase.RECOVERING
+        self.reason = Reason.NODE_LOST if failure.cause is Cause.NODE_LOST else Reason.RANK_DIED
+        self.message = failure.summary
+        self._failed_at = failure.at
+        await self._gang.kill_ranks(attempt.number, failure.lost_nodes)
+        self._take_late_notes(attempt)
+        self._tell_failure(failure)
+        await self._keep_logs(attempt.number)
+        return failure
+
+    async def _drive(self, attempt: Attempt) -> Failure | None:
+        """From the fork to the end of the attempt's ranks."""
+        self._take_losses(attempt)
+        if (known := attempt.failure(settled=False)) is not None:
+            return known
+        forked = await self._fork(self._rank_order(attempt.number))
+        trouble_since = None if forked else time.monotonic()
+        phase_ends = time.monotonic() + self._times.ranks_start_s
+        certified = started = False
+        while True:
+            wake = phase_ends if trouble_since is None else trouble_since + self._times.settle_s
+            news = await self._next(wake)
+            if isinstance(news, Note) and news.attempt == attempt.number:
+                self._take(attempt, news)
+                if news.kind in (NoteKind.STEP, NoteKind.EVENT, NoteKind.DONE, NoteKind.EXITED):
+                    phase_ends = time.monotonic() + self._times.silence_s
+            elif isinstance(news, NodeLoss):
+                attempt.lose(news)
+            if attempt.finished:
+                return None
+            if attempt.troubled or trouble_since is not None:
+                trouble_since = trouble_since or time.monotonic()
+                if (failure := self._explain(attempt, trouble_since)) is not None:
+                    return failure
+                continue
+            if attempt.all_said_hello and not certified:
+                await self._certify(attempt)
+                certified = True
+                phase_ends = time.monotonic() + self._times.build_s
+            if certified and attempt.all_ready and not started:
+                started = True
+                self._begin_training(attempt)
+                phase_ends = time.monotonic() + self._times.silence_s
+            if time.monotonic() >= phase_ends:
+                return Failure(
+                    Cause.TIMED_OUT, time.time(), _waited(attempt, certified=certified, started=started)
+                )
+
+    def _explain(self, attempt: Attempt, trouble_since: float) -> Failure | None:
+        """The root cause of what began at `trouble_since`; None while it may still arrive."""
+        settled = time.monotonic() >= trouble_since + self._times.settle_s
+        failure = attempt.failure(settled=settled)
+        if failure is None and settled:  # nobody died: agents did not fork, and no more is known
+            told = [f"the agent of node {node} {why}" for node, why in self._not_started.items()]
+            more = f"; and {len(told) - 3} more" if len(told) > 3 else ""
+            node = next(iter(self._not_started), None)
+            failure = Failure(Cause.AGENT_LOST, time.time(), "; ".join(told[:3]) + more, node=node)
+        return failure
+
+    async def _fork(self, order: RankOrder) -> bool:
+        """False when an agent did not fork its ranks: its loss is on its way, or it hangs."""
+        try:
+            await self._unless_cancelled(self._gang.start_ranks(order))
+        except RanksNotStartedError as error:
+            self._not_started = error.nodes
+            return False
+        return True
+
+    async def _next(self, wake: float) -> Note | NodeLoss | None:
+        """The next news, or None at time `wake`. CancelledByUserError when the job is to end."""
+        try:
+            news = await asyncio.wait_for(self._inbox.get(), max(0.0, wake - time.monotonic()))
+        except TimeoutError:
+            news = None
+        if self._cancelled:
+            raise CancelledByUserError
+        return news
+
+    async def _unless_cancelled(self, work: Any) -> None:
+        """Awaits `work`, or gives it up when the job is cancelled."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            if self._cancelled:
+                task.cancel()
+                raise CancelledByUserError
+            await asyncio.wait({task}, timeout=0.2)
+        task.result()
+
+    def _take(self, attempt: Attempt, note: Note) -> None:
+        attempt.take(note)
+        if note.kind is NoteKind.STEP:
+            self.step = max(self.step, self.journal.step(attempt.number, note.data, note.at))
+        elif note.kind is NoteKind.EVENT:
+            self._pass_on(note)
+
+    def _pass_on(self, note: Note) -> None:
+        """An event that a rank program reported; a kind nobody knows is named, not lost."""
+        data: Mapping[str, Any] = note.data["data"]
+        try:
+            kind = EventKind(note.data["kind"])
+        except ValueError:
+            kind, data = EventKind.EVALUATED, {**data, "kind": note.data["kind"]}
+        self.journal.event(kind, note.attempt, note.data["message"], data, note.at)
+        if kind is EventKind.RESUMED and isinstance(step := data.get("step"), int):
+            self.step = max(self.step, step)
+
+    def _take_losses(self, attempt: Attempt) -> None:
+        """What was lost before the attempt began; whatever else is waiting is about earlier attempts, the loss of an
+        agent that has been replaced since included."""
+        while not self._inbox.empty():
+            news = self._inbox.get_nowait()
+            if isinstance(news, NodeLoss) and not (news.agent_only and self._gang.watches(news.node)):
+                attempt.lose(news)
+
+    def _take_late_notes(self, attempt: Attempt) -> None:
+        """Steps and events said before the ranks were ended; deaths no more, since those are our own doing."""
+        while not self._inbox.empty():
+            news = self._inbox.get_nowait()
+            if (
+                isinstance(news, Note)
+                and news.attempt == attempt.number
+                and news.kind in (NoteKind.STEP, NoteKind.EVENT)
+            ):
+                self._take(attempt, news)
+
+    async def _certify(self, attempt: Attempt) -> None:
+        facts = tuple(attempt.facts[rank] for rank in sorted(attempt.facts))
+        certificate = certify(
+            self._order.slots,
+            Mesh.of(self._spec.parallelism),
+            self._spec.placement,
+            self._order.fabric,
+            facts,
+        )
+        if not certificate.ok:
+            sentence = "; ".join(certificate.violations)
+            self._write(EventKind.CERTIFICATE_REFUSED, f"Refused: {sentence}", certificate.as_json())
+            raise NotCertifiedError(f"The placement is not certified: {sentence}")
+        self.ranks = facts
+        self._write(EventKind.CERTIFIED, "Every rank sits where it was placed.", certificate.as_json())
+        await self._gang.go(attempt.number)
+
+    def _begin_training(self, attempt: Attempt) -> None:
+        data: dict[str, Any] = {}
+        if self._failed_at is not None:
+            data = {"seconds": round(time.time() - self._failed_at, 3)}
+            self._write(EventKind.REPAIRED, f"Ranks are back after {data['seconds']} s.", data)
+            self._failed_at = None
+        self._write(EventKind.TRAINING_STARTED, f"All {attempt.world_size} ranks are ready.", data)
+        self.phase, self.reason, self.message = GangPhase.RUNNING, Reason.NONE, ""
+
+    def _tell_failure(self, failure: Failure) -> None:
+        data = {
+            "cause": failure.cause.value,
+            "rank": failure.rank,
+            "node": failure.node,
+            "step": self.step,
+            "followers": list(failure.followers),
+            "traceback": failure.traceback,
+        }
+        lost = failure.cause is Cause.NODE_LOST
+        sentence = failure.summary[:1].upper() + failure.summary[1:] + "."
+        self._write(EventKind.NODE_LOST if lost else EventKind.RANK_DIED, sentence, data, failure.at)
+        self._write(
+            EventKind.ATTEMPT_ENDED,
+            f"Attempt {self.attempt} ended: {failure.summary}.",
+            self._ended(failure.cause.value),
+        )
+
+    def _ended(self, outcome: str) -> dict[str, Any]:
+        return {"outcome": outcome, "step": self.step}
+
+    async def _halt(self, attempt: Attempt, *, graceful: bool) -> None:
+        """Lets ranks that are asked to stop end by themselves; the gang ends the others when it closes."""
+        self.phase = GangPhase.STOPPING
+        if graceful and attempt.all_ready:
+            await self._gang.ask_to_stop(attempt.number)
+            deadline = time.monotonic() + self._times.kill_grace_s
+            while len(attempt.gone) < attempt.world_size and time.monotonic() < deadline:
+                try:
+                    news = await asyncio.wait_for(self._inbox.get(), deadline - time.monotonic())
+                except TimeoutError:
+                    break
+                if isinstance(news, Note) and news.attempt == attempt.number:
+                    self._take(attempt, news)
+        await self._keep_logs(attempt.number)
+
+    async def _keep_logs(self, attempt: int) -> None:
+        self.logs = (*self.logs, *await self._gang.tails(attempt))
+        while (
+            len(self.logs) > len(self._order.slots) and sum(len(t.text) for t in self.logs) > LOGS_LIMIT_BYTES
+        ):
+            oldest = self.logs[0].attempt
+            self.logs = tuple(tail for tail in self.logs if tail.attempt != oldest)
+
+    async def _end(self, outcome: Outcome, reason: Reason, message: str) -> None:
+        self.phase = GangPhase.STOPPING
+        try:
+            await self._gang.close()
+        finally:
+            self._write(EventKind.FINISHED, f"The gang ended: {outcome.value}.", {"outcome": outcome.value})
+            self.outcome, self.reason, self.message = outcome, reason, message
+            self.phase = GangPhase.ENDED
+
+    def _write(
+        self, kind: EventKind, message: str, data: Mapping[str, Any] | None = None, at: float | None = None
+    ) -> None:
+        self.journal.event(kind, self.attempt, message, data, at)
+
+    def _rank_order(self, attempt: int) -> RankOrder:
+        cpus = self._spec.resources.cpus_per_rank
+        return RankOrder(
+            job_id=self._order.job_id,
+            incarnation=self._order.incarnation,
+            attempt=attempt,
+            ranks=(),
+            slots=self._order.slots,
+            program=self._order.program,
+            spec=self._order.spec,
+            job_directory=self._order.job_directory,
+            rendezvous=("", 0),
+            timeout_s=self._times.collective_s,
+            threads=max(1, int(cpus)),
+            extras=self._order.extras,
+        )
+
+
+def _waited(attempt: Attempt, *, certified: bool, started: bool) -> str:
+    """What an attempt that ran out of time was waiting for."""
+    if started:
+        return "no step was finished for too long"
+    missing = set(range(attempt.world_size)).difference(attempt.ready if certified else attempt.facts)
+    what = "became ready" if certified else "said hello"
+    return f"ranks {sorted(missing)[:8]} never {what}"

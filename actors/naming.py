@@ -1,0 +1,30 @@
+"""Names of actors and placement groups. Each carries job and incarnation, so nothing stale is ever taken for new."""
+
+from __future__ import annotations
+
+import re
+
+from orchestrator.lifecycle.ports import GangRef
+
+_NAME = re.compile(r"atoll/(?P<job>[^/]+)/(?P<incarnation>[1-9]\d*)(?P<agent>/agent/.+)?")
+
+
+def gang_name(gang: GangRef) -> str:
+    """Name of the supervisor, and of the gang's placement group."""
+    return f"atoll/{gang.job_id}/{gang.incarnation}"
+
+
+def agent_name(gang: GangRef, node: str, generation: int) -> str:
+    """Name of a node's agent; `generation` counts the agents this gang has had on that node."""
+    return f"{gang_name(gang)}/agent/{node}/{generation}"
+
+
+def gang_of(name: str) -> GangRef | None:
+    """The gang a name belongs to; None for a name that is not ours."""
+    match = _NAME.fullmatch(name)
+    return GangRef(match["job"], int(match["incarnation"])) if match else None
+
+
+def is_agent(name: str) -> bool:
+    match = _NAME.fullmatch(name)
+    return match is not None and match["agent"] is not None

@@ -1,0 +1,1 @@
+"""Text to batches: source, tokenizer, corpus, order."""

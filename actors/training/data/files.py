@@ -1,0 +1,190 @@
+"""Files of a source: local paths, and URLs through fsspec (`file://`, `s3://`, `http://`, `https://`)."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import fsspec
+
+from orchestrator.spec.sections import SourceFormat
+
+READ_AHEAD_BYTES = 4 << 20
+
+
+class SourceError(ValueError):
+    """A source that cannot be read: the message names the field, the file and what would be right."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    path: str
+    """Absolute path, or URL."""
+    size: int | None
+    """Bytes; None when a server does not say."""
+    ranges: bool
+    """Can be read from the middle."""
+
+
+def find_files(path: str, *, field: str) -> list[SourceFile]:
+    """The files that `path` names, in the order of their names. SourceError when there is none."""
+    if "://" in path and not path.startswith("file://"):
+        return _remote_files(path, field)
+    local = Path(path.removeprefix("file://"))
+    found = (
+        sorted(p for p in _listed(local.parent, field) if fnmatch.fnmatchcase(p.name, local.name))
+        if "*" in local.name
+        else [local]
+    )
+    if not found:
+        raise SourceError(
+            f"{field}: no file matches {path!r} on this node; give the path of files that exist"
+        )
+    return [_local_file(one, field) for one in found]
+
+
+def format_of(path: str, declared: SourceFormat) -> SourceFormat:
+    """What `path` holds: as declared, or by its name."""
+    if declared is not SourceFormat.AUTO:
+        return declared
+    if path.endswith((".jsonl", ".ndjson")):
+        return SourceFormat.JSONL
+    if path.endswith((".parquet", ".pq")):
+        return SourceFormat.PARQUET
+    is_remote = "://" in path and not path.startswith("file://")
+    if not is_remote and (Path(path.removeprefix("file://")) / "meta.json").exists():
+        return SourceFormat.TOKENS
+    return SourceFormat.TEXT
+
+
+@contextmanager
+def open_file(file: SourceFile, *, start: int = 0, field: str) -> Iterator[IO[bytes]]:
+    """The bytes of `file` from `start` on."""
+    try:
+        with _opened(file) as stream:
+            if start:
+                stream.seek(start)
+            yield stream
+    except (SourceError, UnicodeError):
+        raise
+    except (OSError, ImportError) as error:
+        raise SourceError(f"{field}: {file.path!r} cannot be read: {_reason(error)}") from None
+    except Exception as error:
+        # Clients of remote stores have errors of their own, with no base in common.
+        if "://" not in file.path or type(error).__module__.startswith("pyarrow"):
+            raise
+        raise SourceError(f"{field}: {file.path!r} cannot be read: {_reason(error)}") from None
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[IO[bytes]]:
+    if "://" not in file.path:
+        with Path(file.path).open("rb", buffering=READ_AHEAD_BYTES) as stream:
+            yield stream
+        return
+    # Block size 0 streams: the server need not know ranges.
+    with fsspec.open(file.path, "rb", block_size=READ_AHEAD_BYTES if file.ranges else 0) as remote:
+        yield io.BufferedReader(_Unread(remote), READ_AHEAD_BYTES)
+
+
+def _local_file(path: Path, field: str) -> SourceFile:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise SourceError(
+            f"{field}: no file {str(path)!r} on this node; give a path that every node sees"
+        ) from None
+    except OSError as error:
+        raise SourceError(f"{field}: {str(path)!r} cannot be read: {_reason(error)}") from None
+    if path.is_dir():
+        raise SourceError(
+            f"{field}: {str(path)!r} is a directory without the meta.json of prepared tokens; name files in it, "
+            f"as in {str(path / '*.jsonl')!r}, or what `atoll data prepare` wrote"
+        )
+    return SourceFile(str(path), size, ranges=True)
+
+
+def _listed(folder: Path, field: str) -> list[Path]:
+    try:
+        return [entry for entry in folder.iterdir() if entry.is_file()]
+    except OSError as error:
+        raise SourceError(f"{field}: {str(folder)!r} cannot be listed: {_reason(error)}") from None
+
+
+def _remote_files(path: str, field: str) -> list[SourceFile]:
+    scheme = path.partition("://")[0]
+    try:
+        filesystem, bare = fsspec.url_to_fs(path)
+        names = sorted(filesystem.glob(bare)) if "*" in bare else [bare]
+        found = []
+        for name in names:
+            info = filesystem.info(name)
+            url = name if "://" in name else f"{scheme}://{name}"
+            size = info.get("size")
+            ranges = size is not None and (scheme == "s3" or _knows_ranges(url, size))
+            found.append(SourceFile(url, size, ranges))
+    except ImportError as error:
+        raise SourceError(
+            f"{field}: {path!r} needs a package that is not installed: {_reason(error)}"
+        ) from None
+    except FileNotFoundError as error:
+        cause = error.__cause__
+        if (cause is not None and getattr(cause, "status", 404) != 404) or isinstance(cause, OSError):
+            raise SourceError(f"{field}: {path!r} cannot be reached: {_reason(cause)}") from None
+        raise SourceError(f"{field}: nothing is found at {path!r}; give a URL that exists") from None
+    # The libraries behind fsspec have errors of their own, with no base in common.
+    except Exception as error:
+        raise SourceError(f"{field}: {path!r} cannot be reached: {_reason(error)}") from None
+    if not found:
+        raise SourceError(f"{field}: nothing matches {path!r}; give a URL that exists")
+    return found
+
+
+def _knows_ranges(url: str, size: int) -> bool:
+    """Whether the server sends parts: they say so too seldom, so the last byte is asked for."""
+    if size < 2:
+        return False
+    with fsspec.open(url, "rb", block_size=1) as stream:
+        try:
+            stream.seek(size - 1)
+            return len(stream.read(1)) == 1
+        except (ValueError, io.UnsupportedOperation):
+            return False
+
+
+class _Unread(io.RawIOBase):
+    """A file of fsspec as the raw part of a buffered reader: its own `readline` knows no limit."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._stream.seekable())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._stream.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._stream.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ImportError):
+        wanted = "atoll[s3]" if "s3fs" in str(error) else str(error.name or error)
+        return f"install {wanted}"
+    if isinstance(error, io.UnsupportedOperation):
+        return "it cannot be read from the middle"
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""What waits in host memory or on disk instead of accelerator memory."""

@@ -1,0 +1,1 @@
+"""Parallelism: one file a mechanism, applied in one order by `parallelize`."""

@@ -1,0 +1,19 @@
+"""Many tensors in one collective: laid end to end, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def join(tensors: Sequence[Tensor]) -> Tensor:
+    """One flat tensor with the elements of all, in order; a copy."""
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def put_back(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Writes the elements of `flat` over those of `tensors`; the inverse of `join`."""
+    pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
+    torch._foreach_copy_(list(tensors), [piece.view_as(t) for piece, t in zip(pieces, tensors, strict=True)])

@@ -1,0 +1,113 @@
+"""Data parallelism: gradients of replicas are added in buckets while backward still runs.
+
+Own buckets rather than FSDP2's `replicate`: parameters stay what tensor parallelism made of them (no second mesh in
+checkpoints or in the norm), the sum is a plain sum in a fixed order of buckets, and the same code counts micro-batches
+of a pipeline and of gradient accumulation. Bucket boundaries and their order depend on the parameters alone, so equal
+runs add in equal order and give equal bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from actors.training.parallel.buffers import join, put_back
+
+BUCKET_BYTES = 25 << 20
+"""DDP's default: large enough for bandwidth, small enough to start early."""
+
+
+@dataclass
+class _Bucket:
+    parameters: list[nn.Parameter]
+    waiting: int = 0
+    """Parameters whose gradient of this step is not complete."""
+    flat: Tensor | None = None
+    work: dist.Work | None = field(default=None)
+
+
+class GradientReducer:
+    """Sums gradients, which are of `dtype`, over `group`. A gradient is complete after `accumulations` backward
+    passes."""
+
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        group: dist.ProcessGroup,
+        *,
+        dtype: torch.dtype,
+        accumulations: int,
+        bucket_bytes: int = BUCKET_BYTES,
+    ) -> None:
+        self._group = group
+        self._dtype = dtype
+        self._accumulations = accumulations
+        # Backward reaches the last parameters first.
+        self._buckets = _fill_buckets(list(reversed(parameters)), bucket_bytes // dtype.itemsize)
+        self._passes: dict[int, int] = {}
+        self._launched = 0
+        bucket_of = {id(p): bucket for bucket in self._buckets for p in bucket.parameters}
+        for parameter in parameters:
+            hook = self._counter(bucket_of[id(parameter)])
+            parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+        self._reset()
+
+    def finish(self) -> None:
+        """Launches what backward has not, waits for all and puts the sums in place. Call once a step, on every rank."""
+        for bucket in self._buckets[self._launched :]:
+            self._launch(bucket)
+        for bucket in self._buckets:
+            assert bucket.work is not None
+            assert bucket.flat is not None
+            bucket.work.wait()
+            put_back(bucket.flat, [self._gradient(p) for p in bucket.parameters])
+        self._reset()
+
+    def _counter(self, bucket: _Bucket) -> Callable[[Tensor], None]:
+        def count(parameter: Tensor) -> None:
+            passes = self._passes.get(id(parameter), 0) + 1
+            self._passes[id(parameter)] = passes
+            if passes == self._accumulations:
+                bucket.waiting -= 1
+                self._launch_ready()
+
+        return count
+
+    def _launch_ready(self) -> None:
+        """Launches in bucket order, never out of it: replicas must issue the same collectives in the same order."""
+        while self._launched < len(self._buckets) and self._buckets[self._launched].waiting == 0:
+            self._launch(self._buckets[self._launched])
+            self._launched += 1
+
+    def _launch(self, bucket: _Bucket) -> None:
+        with torch.no_grad():
+            bucket.flat = join([self._gradient(p) for p in bucket.parameters])
+        bucket.work = dist.all_reduce(bucket.flat, group=self._group, async_op=True)
+
+    def _gradient(self, parameter: nn.Parameter) -> Tensor:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter, dtype=self._dtype)
+        return parameter.grad
+
+    def _reset(self) -> None:
+        self._passes.clear()
+        self._launched = 0
+        for bucket in self._buckets:
+            bucket.waiting, bucket.flat, bucket.work = len(bucket.parameters), None, None
+
+
+def _fill_buckets(parameters: Sequence[nn.Parameter], elements: int) -> list[_Bucket]:
+    buckets: list[_Bucket] = []
+    filled = elements
+    for parameter in parameters:
+        size = parameter.numel()
+        if filled + size > elements:
+            buckets.append(_Bucket([]))
+            filled = 0
+        buckets[-1].parameters.append(parameter)
+        filled += size
+    return buckets

@@ -1,0 +1,1 @@
+"""Routes, thin: parameters in, one call of the orchestrator or the store, a body out."""

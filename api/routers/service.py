@@ -1,0 +1,102 @@
+"""The server itself: cluster, job schema, version, health, readiness, numbers for Prometheus."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from alembic.runtime.migration import MigrationContext
+from fastapi import APIRouter, Request
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.responses import JSONResponse, Response
+
+from api.dependencies import DatabaseOf, utc_now
+from api.problems import answers
+from api.schemas.cluster import ClusterView, Health, Version
+from api.telemetry import CONTENT_TYPE, Telemetry
+from api.version import build_information
+from api.views.cluster import cluster_view
+from orchestrator.spec.schema import json_schema
+from orchestrator.store.engine import Database
+from orchestrator.store.migrations.upgrade import newest_revision
+
+router = APIRouter()
+probes = APIRouter(tags=["service"])
+
+
+@router.get("/api/v1/cluster", tags=["cluster"], operation_id="getCluster", responses=answers(503))
+def cluster(database: DatabaseOf) -> ClusterView:
+    """Nodes and slots as the controller last saw them, who holds what, and whether controller and Ray are up."""
+    with database.read() as session:
+        return cluster_view(session, now=utc_now())
+
+
+@router.get("/api/v1/schema", tags=["service"], operation_id="getJobSchema", responses=answers())
+def schema() -> dict[str, Any]:
+    """JSON Schema of a job file."""
+    return json_schema()
+
+
+@router.get("/api/v1/version", tags=["service"], operation_id="getVersion", responses=answers())
+def version() -> Version:
+    information = build_information()
+    return Version(version=information.version, python=information.python)
+
+
+@router.get(
+    "/metrics",
+    tags=["service"],
+    operation_id="getPrometheusMetrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Prometheus text format.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+        **answers(),
+    },
+)
+def metrics(request: Request) -> Response:
+    """Numbers for Prometheus."""
+    telemetry: Telemetry = request.app.state.telemetry
+    return Response(telemetry.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+
+@probes.get("/healthz", operation_id="getHealth", responses=answers())
+def health() -> Health:
+    """This process answers. Says nothing of the database: restarting the server would not mend that."""
+    return Health(status="ok")
+
+
+@probes.get(
+    "/readyz",
+    operation_id="getReadiness",
+    responses={
+        **answers(),
+        503: {"model": Health, "description": "The database is out of reach or not migrated."},
+    },
+)
+def ready(database: DatabaseOf) -> Any:
+    """The database answers and has this version's tables."""
+    try:
+        problems = (
+            []
+            if _is_migrated(database)
+            else ["The database has another version's tables: run the migrations."]
+        )
+    except SQLAlchemyError:
+        problems = ["The database does not answer."]
+    if not problems:
+        return Health(status="ready")
+    return JSONResponse(Health(status="not-ready", problems=problems).model_dump(), status_code=503)
+
+
+def _is_migrated(database: Database) -> bool:
+    """Reads only, without the lock that migrations take."""
+    with database.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision() == _expected_revision()
+
+
+@cache
+def _expected_revision() -> str | None:
+    return newest_revision()

@@ -1,0 +1,1 @@
+"""Bodies of requests and answers: what OpenAPI shows and the web UI is typed by."""

@@ -1,0 +1,71 @@
+"""The cluster: what is there, what is free, who holds what."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from api.schemas.jobs import Body
+
+
+class SlotView(Body):
+    index: int
+    job_id: str | None
+    """Job that holds the slot; null when free."""
+    job_name: str | None
+    rank: int | None
+
+
+class NodeView(Body):
+    name: str
+    alive: bool
+    schedulable: bool
+    island: str | None
+    leaf: str | None
+    spine: str | None
+    core: str | None
+    accelerator: str | None
+    slots: list[SlotView]
+    last_seen: datetime
+
+
+class ClusterView(Body):
+    nodes: list[NodeView]
+    total_slots: int
+    free_slots: int
+    controller: str
+    """`up`, or `down` when no controller has renewed its lease."""
+    cluster: str
+    """`up`, or `down` when the controller cannot reach Ray."""
+    problems: list[str]
+
+
+class Problem(Body):
+    """An error, RFC 9457 (`application/problem+json`)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    violations: list[ProblemViolation] = Field(default_factory=list)
+
+
+class ProblemViolation(Body):
+    field: str
+    value: str | int | float | bool | None
+    message: str
+
+
+Problem.model_rebuild()
+
+
+class Version(Body):
+    version: str
+    python: str
+
+
+class Health(Body):
+    status: str
+    problems: list[str] = Field(default_factory=list)

@@ -1,0 +1,1 @@
+"""What users import: the client and the command line."""

@@ -1,0 +1,5 @@
+"""`python -m atoll`: the same as the command `atoll`."""
+
+from atoll.cli import main
+
+main()

@@ -1,0 +1,271 @@
+"""What the API answers, as typed values of the client.
+
+These mirror `api.schemas` but are the client's own: the client imports nothing of the server, ignores fields that it
+does not know, and so works against a newer server. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+TERMINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class Answer(BaseModel):
+    """A part of an answer; fields that this client does not know are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+
+class JobSummary(Answer):
+    id: str
+    name: str
+    state: str
+    reason: str
+    message: str
+    world_size: int
+    plan: str
+    step: int
+    total_steps: int
+    loss: float | None
+    """Training loss of the newest step, nats a token."""
+    tokens_per_s: float | None
+    restarts: int
+    cancel_requested: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.state in TERMINAL_STATES
+
+
+class JobPage(Answer):
+    items: list[JobSummary]
+    next_cursor: str | None
+
+
+class Rank(Answer):
+    rank: int
+    coordinates: dict[str, int]
+    node: str
+    index: int
+    island: str | None
+    leaf: str | None
+    pid: int | None
+    device: str | None
+
+
+class Axis(Answer):
+    axis: str
+    asked: str
+    mode: str
+    groups: int
+    widest: str
+    outside: int
+
+
+class Placement(Answer):
+    incarnation: int
+    ranks: list[Rank]
+    axes: list[Axis]
+    explanation: list[str]
+    certified: bool
+    placed_at: datetime
+    released_at: datetime | None
+
+
+class Attempt(Answer):
+    number: int
+    incarnation: int
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str | None
+    start_step: int
+    end_step: int | None
+    message: str
+
+
+class Evaluation(Answer):
+    step: int
+    loss: float | None
+    """Mean loss on the held-back part, nats a token; null when it was not finite."""
+    unigram_loss: float
+
+
+class JobDetail(JobSummary):
+    spec: dict[str, Any]
+    placement: Placement | None
+    attempts: list[Attempt]
+    evaluation: Evaluation | None
+
+
+class Checkpoint(Answer):
+    step: int
+    attempt: int
+    state: str
+    message: str
+    path: str
+    bytes: int
+    created_at: datetime
+
+
+class CheckpointList(Answer):
+    items: list[Checkpoint]
+
+
+class Event(Answer):
+    id: int
+    at: datetime
+    kind: str
+    attempt: int | None
+    message: str
+    data: dict[str, Any]
+
+
+class EventPage(Answer):
+    items: list[Event]
+    next_cursor: int | None
+
+
+class StepCost(Answer):
+    """What a step cost; null where it is not known."""
+
+    sent_bytes: dict[str, int] | None
+    """Bytes that a rank sent, mean over ranks, by axis."""
+    phases_s: dict[str, float] | None
+    exposed_s: dict[str, float] | None
+    """Waiting for other ranks, by axis."""
+    peak_bytes: int | None
+    model_flops_per_s: float | None
+    mfu: float | None
+
+
+class Metric(Answer):
+    id: int
+    at: datetime
+    attempt: int
+    step: int
+    loss: float | None
+    """Null when it was not finite."""
+    grad_norm: float | None
+    learning_rate: float | None
+    tokens: int
+    step_time_s: float | None
+    tokens_per_s: float | None
+    cost: StepCost | None = None
+
+
+class MetricPage(Answer):
+    items: list[Metric]
+    next_cursor: int | None
+
+
+class TimelineSummary(Answer):
+    attempt: int
+    step: int
+    at: datetime
+    bubble: float
+    """Measured: idle time of a rank / ideal time, mean over ranks."""
+    theory: float
+
+
+class TimelineList(Answer):
+    items: list[TimelineSummary]
+
+
+class TimelineTotals(Answer):
+    """Sums over the steps since the timeline before."""
+
+    steps: int
+    busy_us: dict[str, int]
+    own_us: int
+
+
+class TimelineRank(Answer):
+    rank: int
+    start_us: int
+    end_us: int
+    busy_us: dict[str, int]
+    spans: list[tuple[str, int, int, int, int]]
+    """Work, stage, micro-batch, start and end in microseconds."""
+    spans_left_out: int
+    totals: TimelineTotals
+
+
+class Timeline(TimelineSummary):
+    schedule: str
+    pp: int
+    microbatches: int
+    virtual_stages: int
+    clock_error_us: int | None
+    """Null: the clocks of the ranks' hosts could not be compared."""
+    window_us: int
+    """From the first work of any rank to the end of the last."""
+    ranks: list[TimelineRank]
+
+
+class Log(Answer):
+    attempt: int
+    rank: int
+    offset: int
+    """Offset in the file, bytes, of the first byte of `text`."""
+    text: str
+    size: int
+    next_offset: int
+    """Offset to ask for next."""
+    live: bool
+
+
+class LogPiece(Answer):
+    """One item of a followed log."""
+
+    rank: int
+    attempt: int
+    offset: int
+    text: str
+
+
+class PlanAnswer(Answer):
+    fits: bool
+    plan: str
+    world_size: int
+    ranks: list[Rank]
+    axes: list[Axis]
+    explanation: list[str]
+    refusal: str | None
+    refusal_details: list[str]
+    ever: bool
+
+
+class SlotView(Answer):
+    index: int
+    job_id: str | None
+    job_name: str | None
+    rank: int | None
+
+
+class NodeView(Answer):
+    name: str
+    alive: bool
+    schedulable: bool
+    island: str | None
+    leaf: str | None
+    spine: str | None
+    core: str | None
+    accelerator: str | None
+    slots: list[SlotView]
+    last_seen: datetime
+
+
+class Cluster(Answer):
+    nodes: list[NodeView]
+    total_slots: int
+    free_slots: int
+    controller: str
+    cluster: str
+    problems: list[str]

@@ -1,0 +1,1 @@
+"""Decides: specs, topology, placement, lifecycle and the store. No Ray, no torch, no web framework."""

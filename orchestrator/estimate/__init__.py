@@ -1,0 +1,1 @@
+"""What a plan costs: pure functions with their sources."""

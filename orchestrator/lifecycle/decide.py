@@ -1,0 +1,162 @@
+"""The decisions of the reconciler: functions from values to values. No clock, no SQL, no cluster.
+
+Three questions, in the order of a round:
+- `next_act`: given what SQL says of a job, what is to be done about it now?
+- `conclude`: given what its supervisor said (or that it is gone), which state is it in?
+- `schedule`: which waiting jobs are placed, and what are the others told?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from orchestrator.lifecycle.reports import GangPhase, GangReport, Outcome
+from orchestrator.lifecycle.states import JobState, Reason
+from orchestrator.lifecycle.view import JobView
+from orchestrator.placement.placement import Placement, Refusal
+from orchestrator.placement.room import Room
+
+
+class Act(Enum):
+    """What is done about a job in this round."""
+
+    WAIT_FOR_PLACEMENT = auto()
+    CANCEL_NOW = auto()
+    """Nothing of it runs: it ends as cancelled at once; a placement that may have been started is reaped."""
+    START = auto()
+    POLL = auto()
+    CANCEL_AND_POLL = auto()
+    REAP = auto()
+    """Its supervisor is over or its job has ended: what is left goes, then the slots are free."""
+    NOTHING = auto()
+
+
+def next_act(job: JobView) -> Act:
+    """The one thing to do about `job`; it depends on what is stored alone, so a crash anywhere changes nothing."""
+    if job.gang is None:
+        if job.state.is_terminal:
+            return Act.NOTHING
+        if job.cancel_requested:
+            return Act.CANCEL_NOW
+        return Act.WAIT_FOR_PLACEMENT
+    if job.state.is_terminal:
+        return Act.REAP
+    if job.cancel_requested and (job.gang.ended or not job.gang.started):
+        return Act.CANCEL_NOW
+    if job.gang.ended:
+        return Act.REAP
+    if not job.gang.started:
+        return Act.START
+    return Act.CANCEL_AND_POLL if job.cancel_requested else Act.POLL
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The state a job is in now."""
+
+    state: JobState
+    reason: Reason
+    message: str
+    gang_over: bool = False
+    """Its supervisor is over: the placement is to be reaped."""
+
+
+_STATE_OF_PHASE = {
+    GangPhase.STARTING: JobState.STARTING,
+    GangPhase.RUNNING: JobState.RUNNING,
+    GangPhase.RECOVERING: JobState.RECOVERING,
+    GangPhase.STOPPING: JobState.STOPPING,
+}
+
+
+def conclude(job: JobView, report: GangReport, *, max_restarts: int) -> Verdict:
+    """The state that follows from a supervisor's report."""
+    if report.phase is not GangPhase.ENDED:
+        if job.cancel_requested:
+            return Verdict(JobState.STOPPING, Reason.CANCELLED_BY_USER, "The job is being cancelled.")
+        return Verdict(_STATE_OF_PHASE[report.phase], reason_of(report.reason), report.message)
+    match report.outcome:
+        case Outcome.SUCCEEDED:
+            return Verdict(JobState.SUCCEEDED, Reason.COMPLETED, report.message, gang_over=True)
+        case Outcome.CANCELLED:
+            return _cancelled()
+        case Outcome.NODE_LOST:
+            message = report.message or "A node of the job was lost."
+            return _interrupted(job, Reason.NODE_LOST, message, report.restarts_used, max_restarts)
+        case Outcome.FAILED | Outcome.START_FAILED | None if job.cancel_requested:
+            return _cancelled()
+        case Outcome.START_FAILED:
+            reason = reason_of(report.reason, otherwise=Reason.START_TIMED_OUT)
+            return Verdict(JobState.FAILED, reason, report.message, gang_over=True)
+        case _:
+            reason = reason_of(report.reason, otherwise=Reason.RANK_DIED)
+            return Verdict(JobState.FAILED, reason, report.message, gang_over=True)
+
+
+def conclude_gone(job: JobView, *, max_restarts: int) -> Verdict:
+    """The state after the supervisor was found dead."""
+    message = "The supervisor of the job died; its ranks end with it."
+    return _interrupted(job, Reason.SUPERVISOR_LOST, message, job.restarts, max_restarts)
+
+
+def conclude_not_ending(job: JobView, waited_s: float) -> Verdict:
+    """A cancelled job whose supervisor did not end it in time: the controller ends it by force."""
+    message = (
+        f"Cancelled; the supervisor had not ended the job after {waited_s:.0f} s, so it was ended by force."
+    )
+    return Verdict(JobState.CANCELLED, Reason.CANCELLED_BY_USER, message, gang_over=True)
+
+
+def _cancelled() -> Verdict:
+    return Verdict(JobState.CANCELLED, Reason.CANCELLED_BY_USER, "Cancelled by a user.", gang_over=True)
+
+
+def _interrupted(job: JobView, reason: Reason, message: str, used: int, max_restarts: int) -> Verdict:
+    if job.cancel_requested:
+        return _cancelled()
+    if used >= max_restarts:
+        spent = f"{message} No repair is left: recovery.max_restarts is {max_restarts} and {used} were used."
+        return Verdict(JobState.FAILED, Reason.RETRY_BUDGET_SPENT, spent, gang_over=True)
+    return Verdict(JobState.RECOVERING, reason, message, gang_over=True)
+
+
+def reason_of(text: str, *, otherwise: Reason = Reason.NONE) -> Reason:
+    """The reason a supervisor named; `otherwise` for none or for one this program does not know."""
+    try:
+        named = Reason(text)
+    except ValueError:
+        return otherwise
+    return otherwise if named is Reason.NONE else named
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    job: JobView
+    answer: Placement | Refusal | Exception
+    """An exception when the solver failed on this job: the others are answered all the same."""
+
+
+def schedule(
+    waiting: Iterable[JobView],
+    room: Room,
+    solve: Callable[[JobView, Room], Placement | Refusal],
+) -> Iterator[Scheduled]:
+    """Oldest job first; one that does not fit does not keep a later, smaller one from starting.
+
+    So a large job may wait as long as small ones keep coming: the queue with shares and reservations is a later step.
+    """
+    for job in waiting:
+        answer: Placement | Refusal | Exception
+        try:
+            answer = solve(job, room)
+        except Exception as error:
+            answer = error
+        if isinstance(answer, Placement):
+            room = room.without(answer)
+        yield Scheduled(job, answer)
+
+
+def waiting_reason(refusal: Refusal) -> Reason:
+    return Reason.NO_ROOM if refusal.ever else Reason.NEVER_FITS

@@ -1,0 +1,157 @@
+"""The controller's write transactions. Each checks the fencing token first: one that lost the lease writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from orchestrator.lifecycle import drain
+from orchestrator.lifecycle.decide import Verdict, waiting_reason
+from orchestrator.lifecycle.reports import EventKind, GangReport
+from orchestrator.lifecycle.states import JobState, Reason
+from orchestrator.lifecycle.view import JobView
+from orchestrator.placement.placement import Placement, Refusal
+from orchestrator.store import attempts, events, jobs, leases, nodes, placements
+from orchestrator.store.engine import Database
+from orchestrator.store.tables import Event
+from orchestrator.topology.fabric import Fabric
+
+QUEUED_TOLD_EVERY = timedelta(minutes=10)
+"""Between two events that differ in the sentence alone: a queue of days must not fill the history."""
+
+
+class Record:
+    """Every change of SQL that the controller makes, one method a transaction."""
+
+    def __init__(self, database: Database, token: int, clock: Callable[[], datetime]) -> None:
+        self.database = database
+        self.token = token
+        self._clock = clock
+
+    @contextmanager
+    def _write(self) -> Iterator[tuple[Session, datetime]]:
+        with self.database.write() as session:
+            leases.hold(session, self.token)
+            yield session, self._clock()
+
+    def still_leads(self) -> None:
+        """LeadershipLostError when another controller has taken the lease."""
+        with self._write():
+            pass
+
+    def observed(self, fabric: Fabric) -> None:
+        with self._write() as (session, now):
+            nodes.observe(session, fabric, now=now)
+
+    def cluster_reachable(self, conflicts: str = "") -> None:
+        """`conflicts`: what the fabric file and the cluster contradict each other in, a line each."""
+        with self._write() as (session, _):
+            leases.report_cluster(session, self.token, reachable=True, message=conflicts)
+
+    def cluster_unreachable(self, message: str) -> None:
+        """Shown on the lease and on every job that has not ended."""
+        with self._write() as (session, _):
+            leases.report_cluster(session, self.token, reachable=False, message=message)
+            jobs.mark_unreachable(session, message)
+
+    def job_unreachable(self, job: JobView, message: str) -> None:
+        with self._write() as (session, now):
+            jobs.set_state(session, job.id, job.state, Reason.CLUSTER_UNREACHABLE, message, now=now)
+
+    def placed(self, job: JobView, placement: Placement, fabric: Fabric) -> bool:
+        """Stores the placement and the state `starting`. False when the job changed since it was looked at.
+
+        Its supervisor is started after this has been committed, never before: what runs is always in SQL.
+        """
+        again = job.incarnation > 0
+        incarnation = job.incarnation + 1
+        with self._write() as (session, now):
+            row = jobs.lock(session, job.id)
+            if (row.state, row.incarnation) != (job.state.value, job.incarnation) or row.cancel_requested_at:
+                return False
+            restarts = row.restarts + (1 if again else 0)
+            placements.insert(
+                session,
+                job.id,
+                incarnation,
+                placement,
+                fabric,
+                first_attempt=attempts.newest_number(session, job.id) + 1,
+                restarts_used=restarts,
+                deaths_at_step=job.deaths_at_step,
+                now=now,
+            )
+            jobs.summarise(session, job.id, {"incarnation": incarnation, "restarts": restarts})
+            on = sorted({slot.node for slot in placement.slots})
+            data = {"incarnation": incarnation, "nodes": on, "explanation": list(placement.explanation)}
+            sentence = f"Placed on {len(placement.slots)} slots of {', '.join(on[:8])}{', ...' if len(on) > 8 else ''}."
+            events.append(session, job.id, EventKind.PLACED, sentence, at=now, data=data)
+            jobs.set_state(session, job.id, JobState.STARTING, Reason.NONE, "", now=now)
+        return True
+
+    def refused(self, job: JobView, refusal: Refusal) -> None:
+        """The job waits, and says why. An event is written for another reason, and for another sentence only now and
+        then: the sentence counts free slots, and changes with every job that comes or goes."""
+        reason = waiting_reason(refusal)
+        if (job.state, job.reason, job.message) == (JobState.QUEUED, reason, refusal.message):
+            return
+        with self._write() as (session, now):
+            if not jobs.set_state(session, job.id, JobState.QUEUED, reason, refusal.message, now=now):
+                return
+            last = events.newest_of_kind(session, job.id, EventKind.QUEUED)
+            if _worth_telling(last, reason, refusal.message, now):
+                data = {"reason": reason.value, "details": list(refusal.details), "ever": refusal.ever}
+                events.append(session, job.id, EventKind.QUEUED, refusal.message, at=now, data=data)
+
+    def started(self, job: JobView) -> None:
+        assert job.gang is not None
+        incarnation = job.gang.incarnation
+        with self._write() as (session, now):
+            placements.started(session, job.id, incarnation, now=now)
+            sentence = f"Supervisor {incarnation} was started."
+            data = {"incarnation": incarnation}
+            events.append(session, job.id, EventKind.SUPERVISOR_STARTED, sentence, at=now, data=data)
+
+    def drained(self, job: JobView, report: GangReport, verdict: Verdict) -> bool:
+        """False when the job changed since it was looked at; the next round looks again."""
+        if drain.brings_nothing(job, report, verdict):
+            return True
+        with self._write() as (session, now):
+            return drain.take_in(session, job, report, verdict, now=now)
+
+    def supervisor_lost(self, job: JobView, verdict: Verdict) -> None:
+        assert job.gang is not None
+        with self._write() as (session, now):
+            data = {"incarnation": job.gang.incarnation}
+            sentence = f"Supervisor {job.gang.incarnation} is gone."
+            events.append(session, job.id, EventKind.SUPERVISOR_LOST, sentence, at=now, data=data)
+            jobs.set_state(session, job.id, verdict.state, verdict.reason, verdict.message, now=now)
+            drain.end_gang(session, job, verdict, now=now)
+
+    def ended(self, job: JobView, verdict: Verdict) -> None:
+        """Ends the job; what it may have on the cluster is reaped from now on."""
+        with self._write() as (session, now):
+            jobs.set_state(session, job.id, verdict.state, verdict.reason, verdict.message, now=now)
+            if job.gang is not None and not job.gang.ended:
+                drain.end_gang(session, job, verdict, now=now)
+
+    def released(self, job: JobView) -> None:
+        assert job.gang is not None
+        with self._write() as (session, now):
+            placements.release(session, job.id, job.gang.incarnation, now=now)
+
+    def failed_to_act(self, job_id: str, message: str) -> None:
+        """The controller could not do its part for a job; written once for the same sentence."""
+        with self._write() as (session, now):
+            last = events.newest_of_kind(session, job_id, EventKind.CONTROLLER_ERROR)
+            if last is None or last.message != message:
+                events.append(session, job_id, EventKind.CONTROLLER_ERROR, message, at=now)
+
+
+def _worth_telling(last: Event | None, reason: Reason, message: str, now: datetime) -> bool:
+    if last is None or last.data.get("reason") != reason.value:
+        return True
+    return last.message != message and now - last.at >= QUEUED_TOLD_EVERY

@@ -1,0 +1,186 @@
+"""What controller, supervisor, agents and ranks say to one another. Plain values; times are UTC seconds since 1970.
+
+Every message carries (job, attempt); what belongs to another attempt is refused by the receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from orchestrator.topology.fabric import Fabric, Slot
+
+
+class EventKind(StrEnum):
+    """Kinds of events in a job's history. The control plane writes the first group, the supervisor the second.
+
+    Keys of `data` that the control plane reads (others are kept and shown):
+    resumed {step, path}; attempt-ended {outcome, step}; evaluated {step, loss, unigram_loss};
+    checkpoint-committed {step, path, bytes}; checkpoint-skipped {step or name, reason};
+    any checkpoint event {pruned: [steps]} for old ones that were deleted.
+    """
+
+    SUBMITTED = "submitted"
+    QUEUED = "queued"
+    PLACED = "placed"
+    CANCEL_REQUESTED = "cancel-requested"
+    STATE_CHANGED = "state-changed"
+    SUPERVISOR_STARTED = "supervisor-started"
+    SUPERVISOR_LOST = "supervisor-lost"
+    CONTROLLER_ERROR = "controller-error"
+    """The controller could not do its part for this job; it tries again."""
+
+    ATTEMPT_STARTED = "attempt-started"
+    CERTIFIED = "certified"
+    CERTIFICATE_REFUSED = "certificate-refused"
+    TRAINING_STARTED = "training-started"
+    RANK_DIED = "rank-died"
+    NODE_LOST = "node-lost"
+    REPAIR_STARTED = "repair-started"
+    REPAIRED = "repaired"
+    CHECKPOINT_COMMITTED = "checkpoint-committed"
+    CHECKPOINT_FAILED = "checkpoint-failed"
+    CHECKPOINT_SKIPPED = "checkpoint-skipped"
+    RESUMED = "resumed"
+    EVALUATED = "evaluated"
+    UPDATE_SKIPPED = "update-skipped"
+    """A step whose loss or gradient was not finite changed nothing: step, ranks, replicas, sequences, budget_left."""
+    REWOUND = "rewound"
+    """Such a step sent the job back to a checkpoint: the same, and to_step."""
+    EXPERT_LOAD = "expert-load"
+    """Tokens assigned to and dropped by each expert in one step, in up to 100 steps of a job."""
+    TIMELINE = "timeline"
+    """The schedule of one step as it ran (`lifecycle.timeline.Timeline`): kept apart from the history."""
+    ATTEMPT_ENDED = "attempt-ended"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class GangEvent:
+    seq: int
+    """1, 2, 3 ... within one supervisor (incarnation): the drain cursor."""
+    at: float
+    kind: EventKind
+    attempt: int
+    message: str
+    """One sentence for people."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+TRAFFIC_AXES = ("tp", "cp", "pp", "dp", "ep", "shard", "control")
+"""Whose traffic is told apart. `shard`: what ZeRO gathers and scatters; `control`: norm, loss and the like."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One finished optimizer step of the whole job."""
+
+    seq: int
+    at: float
+    attempt: int
+    step: int
+    """1-based count of finished optimizer steps."""
+    loss: float
+    """Mean training loss per token, nats."""
+    grad_norm: float
+    learning_rate: float
+    tokens: int
+    step_time_s: float
+    tokens_per_s: float
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    """What the step cost, as `lifecycle.cost.step_cost` keeps it of what rank 0 measured; empty: nothing was."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankFacts:
+    """What a rank says of itself after start and before step 0; the certificate is made from these."""
+
+    rank: int
+    node: str
+    index: int
+    """Accelerator index on the node, as the process sees it bound."""
+    pid: int
+    device: str
+    """UUID of the GPU, or `cpu`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the Ray node the process runs under."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """Last bytes of one rank's log, kept when its attempt ends."""
+
+    attempt: int
+    rank: int
+    text: str
+    size_bytes: int
+    """Size of the whole file; larger than the text when it was cut."""
+
+
+class Outcome(StrEnum):
+    """How a supervisor ended. Only `node-lost` asks the controller for a new placement."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    NODE_LOST = "node-lost"
+    START_FAILED = "start-failed"
+
+
+class GangPhase(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    RECOVERING = "recovering"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class GangReport:
+    """Answer to one poll: everything newer than the cursors, and the state now."""
+
+    job_id: str
+    incarnation: int
+    phase: GangPhase
+    attempt: int
+    restarts_used: int
+    step: int
+    """Newest finished step."""
+    events: tuple[GangEvent, ...] = ()
+    steps: tuple[StepRecord, ...] = ()
+    logs: tuple[LogTail, ...] = ()
+    """Handed over with phase `ended` only, until acknowledged by a release."""
+    ranks: tuple[RankFacts, ...] = ()
+    outcome: Outcome | None = None
+    reason: str = "none"
+    deaths_at_step: tuple[int, int] = (0, 0)
+    """(step, deaths there without progress) so far: carried over to the next incarnation."""
+    message: str = ""
+    """With an outcome: the sentence, and for a failure the traceback of the rank that died first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangOrder:
+    """What the controller tells a new supervisor; enough to run the job without the control plane."""
+
+    job_id: str
+    incarnation: int
+    """1, 2, 3 ...: supervisors this job has had. Names of actors and placement groups carry it."""
+    first_attempt: int
+    restarts_used: int
+    deaths_at_step: tuple[int, int]
+    """(step, deaths there without progress) carried over from earlier incarnations."""
+    spec: Mapping[str, Any]
+    """JobSpec as JSON-compatible values."""
+    slots: tuple[Slot, ...]
+    fabric: Fabric
+    """The nodes of the placement, for the certificate."""
+    job_directory: str
+    """Absolute path on shared storage: `checkpoints/` lies below it."""
+    fencing_token: int
+    program: str = "actors.training.loop:train"
+    """`module:function` that every rank runs with (JobSpec, RankContext); other frameworks take its place."""
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-compatible values handed to the rank program as `RankContext.extras`."""

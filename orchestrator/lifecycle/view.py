@@ -1,0 +1,105 @@
+"""What the reconciler knows of a job when it decides: values, read in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from orchestrator.lifecycle.ports import GangRef
+from orchestrator.lifecycle.states import JobState, Reason
+from orchestrator.placement.room import Holding
+from orchestrator.store import jobs, placements
+from orchestrator.store.tables import Job, Placement
+from orchestrator.topology.fabric import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class GangView:
+    """A placement that still holds its slots."""
+
+    incarnation: int
+    slots: tuple[Slot, ...]
+    cpus_per_rank: float
+    started: bool
+    """True once the launcher is known to have started its supervisor."""
+    ended: bool
+    """Its supervisor is over: what is left is reaped."""
+    certified: bool
+    ranks: Sequence[Mapping[str, Any]]
+    event_cursor: int
+    step_cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    id: str
+    name: str
+    state: JobState
+    reason: Reason
+    message: str
+    cancel_requested: bool
+    step: int
+    restarts: int
+    deaths_at_step: tuple[int, int]
+    incarnation: int
+    gang: GangView | None
+    """None: nothing of it is on the cluster."""
+
+    def gang_ref(self) -> GangRef:
+        assert self.gang is not None
+        return GangRef(self.id, self.gang.incarnation)
+
+    @property
+    def waits_for_placement(self) -> bool:
+        return self.gang is None and self.state in (JobState.QUEUED, JobState.RECOVERING)
+
+
+def read_jobs(session: Session) -> list[JobView]:
+    """Every job that has not ended or still holds slots, oldest first: the order of the queue."""
+    gangs = {row.job_id: row for row in placements.unreleased(session)}
+    rows = {row.id: row for row in jobs.live(session)}
+    ended = [job_id for job_id in gangs if job_id not in rows]
+    rows |= {row.id: row for row in jobs.summaries(session, ended)}
+    return [view_of(rows[job_id], gangs.get(job_id)) for job_id in sorted(rows)]
+
+
+def read_job(session: Session, job_id: str) -> JobView:
+    job = jobs.summaries(session, [job_id])[0]
+    return view_of(job, placements.unreleased_of(session, job_id))
+
+
+def view_of(job: Job, placement: Placement | None) -> JobView:
+    return JobView(
+        id=job.id,
+        name=job.name,
+        state=JobState(job.state),
+        reason=Reason(job.reason),
+        message=job.message,
+        cancel_requested=job.cancel_requested_at is not None,
+        step=job.step,
+        restarts=job.restarts,
+        deaths_at_step=(job.deaths_step, job.deaths_count),
+        incarnation=job.incarnation,
+        gang=None if placement is None else _gang(placement),
+    )
+
+
+def _gang(row: Placement) -> GangView:
+    return GangView(
+        incarnation=row.incarnation,
+        slots=placements.slots_of(row),
+        cpus_per_rank=row.cpus_per_rank,
+        started=row.started_at is not None,
+        ended=row.ended_at is not None,
+        certified=row.certified,
+        ranks=row.ranks,
+        event_cursor=row.event_cursor,
+        step_cursor=row.step_cursor,
+    )
+
+
+def holdings_of(views: Sequence[JobView]) -> list[Holding]:
+    return [Holding(view.gang.slots, view.gang.cpus_per_rank) for view in views if view.gang is not None]

@@ -1,0 +1,1 @@
+"""Where every rank runs, why there, and the proof that it really does."""

@@ -1,0 +1,16 @@
+"""A rank program that starts a process of its own, says its id in its log, and sleeps."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+from actors.training.context import RankContext
+from orchestrator.spec.job import JobSpec
+
+
+def run(spec: JobSpec, context: RankContext) -> None:
+    child = subprocess.Popen(["sleep", "1000"])
+    print(f"child {child.pid}", flush=True)
+    while not context.reporter.should_stop():
+        time.sleep(0.05)

@@ -1,0 +1,65 @@
+"""What a course says of agents that did not fork their ranks: what is known, and no guess."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from actors.attempt import Attempt
+from actors.course import Course
+from actors.gang import RanksNotStartedError
+from actors.messages import RankOrder
+from orchestrator.lifecycle.reports import GangOrder
+from orchestrator.recovery.failure import Cause, Failure
+from orchestrator.recovery.timeouts import Timeouts
+from orchestrator.spec.job import JobSpec
+from orchestrator.topology.fabric import Fabric, Node, Slot
+
+SPEC = {"name": "j", "parallelism": {"dp": 4}, "training": {"steps": 3}}
+SLOTS = tuple(Slot(f"n{i}", 0) for i in range(4))
+ORDER = GangOrder(
+    "job", 1, 1, 0, (0, 0), SPEC, SLOTS, Fabric(tuple(Node(s.node, 1) for s in SLOTS)), "/storage", 1
+)
+
+
+class FakeGang:
+    """Agents of which some do not fork."""
+
+    def __init__(self, not_started: dict[str, str]) -> None:
+        self.not_started = not_started
+        self.replaced: set[str] = set()
+
+    async def start_ranks(self, order: RankOrder) -> RankOrder:
+        raise RanksNotStartedError(self.not_started)
+
+    async def replace_agents(self, hanging: set[str]) -> None:
+        self.replaced = hanging
+
+
+def failure_of(not_started: dict[str, str]) -> tuple[Failure, set[str]]:
+    """The failure, and the nodes whose agents are replaced after it."""
+
+    async def scenario() -> tuple[Failure, set[str]]:
+        times = replace(Timeouts.of(JobSpec.model_validate(SPEC).recovery), settle_s=0.0)
+        course: Any = Course(ORDER, times)
+        course._gang = gang = FakeGang(not_started)
+        failure = await course._drive(Attempt(1, SLOTS))
+        await course._prepare_restart(failure)
+        return failure, gang.replaced
+
+    return asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_the_agent_that_gave_no_answer_is_named_not_the_first() -> None:
+    failure, replaced = failure_of({"n2": "gave no answer for 10 s"})
+    assert (failure.cause, failure.node) == (Cause.AGENT_LOST, "n2")
+    assert failure.summary == "the agent of node n2 gave no answer for 10 s"
+    assert replaced == {"n2"}
+
+
+def test_several_are_named_and_all_are_replaced() -> None:
+    failure, replaced = failure_of({f"n{i}": "gave no answer for 10 s" for i in range(4)})
+    assert failure.summary.startswith("the agent of node n0 gave no answer for 10 s; the agent of node n1 ")
+    assert failure.summary.endswith("; and 1 more")
+    assert replaced == {"n0", "n1", "n2", "n3"}

@@ -1,0 +1,317 @@
+"""`atoll serve` with settings that cannot work: one clear sentence, the right exit code, nothing left running."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.local_cluster import LocalCluster, Shape
+from atoll.children import BUDGET, Child, ending
+from atoll.controller import declared_fabric
+from atoll.errors import ServerUnreachableError
+from atoll.local_ray import LocalRay
+from atoll.serve import ControlPlane, only_one, settings_for
+from atoll.serve import serve as serve_until_told
+from orchestrator.settings import Settings
+from orchestrator.spec.sections import Tier
+from orchestrator.topology.fabric import Fabric, Node
+
+Atoll = Callable[..., Any]
+
+
+@pytest.fixture
+def listener() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        yield bound.getsockname()[1]
+
+
+@pytest.fixture
+def serve(atoll: Atoll, tmp_path: Path) -> Callable[..., Any]:
+    """`atoll serve` on a free port with a state directory of the test's own."""
+
+    def run(*arguments: str) -> Any:
+        given = list(arguments)
+        if "--state-directory" not in given:
+            given += ["--state-directory", str(tmp_path / "state")]
+        if "--port" not in given:
+            given += ["--port", "0"]
+        return atoll("serve", *given)
+
+    return run
+
+
+def test_without_ray_it_says_what_to_give(serve: Any) -> None:
+    ran = serve()
+    assert ran.code == 2
+    for told in ("--ray-address", "--local", "RAY_ADDRESS"):
+        assert told in ran.err
+
+
+def test_a_port_in_use(serve: Any, listener: int) -> None:
+    ran = serve("--local", "1x1x1", "--port", str(listener))
+    assert ran.code == 2
+    assert f"port {listener}" in ran.err
+    assert "in use" in ran.err
+
+
+def test_an_unreachable_ray_cluster(serve: Any) -> None:
+    ran = serve("--ray-address", "127.0.0.1:9")
+    assert ran.code == 3
+    assert "127.0.0.1:9" in ran.err
+
+
+def test_ray_address_from_the_environment(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    assert serve().code == 3
+
+
+@pytest.mark.parametrize(
+    "address", ["somewhere", "host:", "host:abc:", ":6379", "host:0", "host:99999", "ray://host:1", "auto"]
+)
+def test_a_ray_address_that_is_none(serve: Any, address: str) -> None:
+    ran = serve("--ray-address", address)
+    assert ran.code == 2
+    assert f"--ray-address {address}: expected HOST:PORT" in ran.err
+
+
+@pytest.mark.parametrize("shape", ["2x2", "0x1x1", "axbxc", "2x2x2x2", "-1x1x1", "9999x1x1"])
+def test_a_shape_that_is_none(serve: Any, shape: str) -> None:
+    ran = serve(f"--local={shape}")
+    assert ran.code == 2
+    assert "2x2x2" in ran.err
+
+
+def test_two_answers_to_one_question(serve: Any) -> None:
+    assert serve("--local", "1x1x1", "--ray-address", "127.0.0.1:6379").code == 2
+
+
+@pytest.mark.parametrize("flag", ["--state-directory", "--storage-directory"])
+def test_a_directory_that_cannot_be_written(serve: Any, tmp_path: Path, flag: str) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    ran = serve("--local", "1x1x1", flag, str(blocked / "below"))
+    assert ran.code == 2
+    assert flag in ran.err
+    assert "cannot be written" in ran.err
+    ran = serve("--local", "1x1x1", flag, str(blocked))
+    assert ran.code == 2
+    assert f"{flag} {blocked} is no directory" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, ["cannot be read: No such file"]),
+        (b"\xff\xfe", ["is no UTF-8 text"]),
+        (b"nodes: [", ["line 1, column 9: not valid YAML"]),
+        (b"[1]", ["a fabric file is a mapping with the key nodes"]),
+        (
+            b"nodes:\n- {name: n, accelerators: many, leaff: l0}\n- {leaf: 7}\n",
+            [
+                "nodes.0.accelerators: must be a whole number",
+                "nodes.0.leaff: is not a known key",
+                "nodes.1.name: is required",
+                "nodes.1.leaf: must be text",
+            ],
+        ),
+    ],
+)
+@pytest.mark.parametrize("way", ["flag", "environment"])
+def test_a_fabric_file_that_cannot_be_taken(
+    serve: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes | None,
+    told: list[str],
+    way: str,
+) -> None:
+    path = tmp_path / "fabric.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("ATOLL_FABRIC_FILE", str(path if way == "environment" else tmp_path / "another"))
+    ran = serve("--local", "1x1x1", *(["--fabric-file", str(path)] if way == "flag" else []))
+    assert ran.code == 2
+    assert f"--fabric-file {path}" in ran.err
+    for problem in told:
+        assert f"\n  {problem}" in ran.err
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_fabric_file_reaches_the_controller_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller is a process of its own: what it reads is its environment."""
+    (tmp_path / "fabric.yaml").write_text("nodes: [{name: n0, leaf: l0}]")
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, Any] = {}
+
+    def run(plane: ControlPlane) -> int:
+        given.update(plane._environment("127.0.0.1:6379"))
+        return 0
+
+    monkeypatch.setattr(ControlPlane, "run", run)
+    settings = settings_for(fabric_file=Path("fabric.yaml"), state_directory=Path("state"), port=0)
+    assert serve_until_told(settings, Shape(1, 1, 1), None, lambda line: None) == 0
+    assert given["ATOLL_FABRIC_FILE"] == str(tmp_path / "fabric.yaml")
+    assert declared_fabric(Settings(fabric_file=given["ATOLL_FABRIC_FILE"])) == Fabric(
+        (Node("n0", 0, {Tier.LEAF: "l0"}),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("nonsense", "cannot be read"),
+        ("mysql://host/name", "cannot be used"),
+        ("sqlite://", "SQLite needs a file"),
+        ("sqlite:////proc/none/atoll.db", "cannot be"),
+        ("postgresql://user:hush-hush@127.0.0.1:9/name", "does not answer"),
+        ("postgresql://user:hush-hush@no-such-host.invalid/name", "does not answer"),
+        ("postgresql://user@127.0.0.1:9/name?password=hush-hush", "does not answer"),
+        ("postgresql://user:hush-hush@127.0.0.1:65545/name", "port must be from 1 to 65535"),
+    ],
+)
+def test_a_database_that_cannot_be_used(serve: Any, url: str, told: str) -> None:
+    ran = serve("--local", "1x1x1", "--database-url", url)
+    assert ran.code == 2
+    assert told in ran.err
+    assert "hush-hush" not in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_file_that_is_no_database(serve: Any, tmp_path: Path) -> None:
+    path = tmp_path / "text.db"
+    path.write_text("this is a text and no database, long enough for a header" * 4)
+    ran = serve("--local", "1x1x1", "--database-url", f"sqlite:///{path}")
+    assert ran.code == 2
+    assert "cannot be used" in ran.err
+
+
+def test_listening_for_strangers_needs_a_token(serve: Any) -> None:
+    ran = serve("--local", "1x1x1", "--host", "0.0.0.0")
+    assert ran.code == 2
+    assert "--token-file" in ran.err
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_a_host_that_is_none_of_this_machine(serve: Any, tmp_path: Path, host: str) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-long-enough-token-0123456789")
+    ran = serve("--local", "1x1x1", "--host", host, "--token-file", str(token))
+    assert ran.code == 2
+    assert "no address of this machine" in ran.err
+
+
+def test_two_servers_do_not_share_a_state_directory(serve: Any, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    with only_one(tmp_path / "state"):
+        ran = serve("--local", "1x1x1")
+    assert ran.code == 2
+    assert f"process {os.getpid()}" in ran.err
+
+
+def test_a_wrong_setting_in_the_environment(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATOLL_MAX_BODY_BYTES", "many")
+    monkeypatch.setenv("ATOLL_CONTROLLER_PORT", "99999")
+    ran = serve("--local", "1x1x1")
+    assert ran.code == 2
+    assert "ATOLL_MAX_BODY_BYTES is 'many'" in ran.err
+    assert "ATOLL_CONTROLLER_PORT is '99999'" in ran.err
+
+
+@pytest.mark.parametrize("module", ["api", "atoll.controller"])
+def test_a_wrong_setting_ends_each_process_with_a_sentence(module: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", module],
+        env={**os.environ, "ATOLL_PORT": "many"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("atoll: ATOLL_PORT is 'many': ")
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_shapes_are_read() -> None:
+    assert Shape.parse("2x3x4") == Shape(2, 3, 4)
+
+
+def test_a_child_that_dies_is_started_again_and_given_up_in_the_end() -> None:
+    child = Child("short", ["-c", "raise SystemExit(5)"], {})
+    child.start()
+    now = 0.0
+    for death in range(1, BUDGET + 2):
+        assert child.process is not None
+        child.process.wait(60)
+        news = child.tend(now)
+        assert news is not None
+        assert "exit code 5" in news
+        assert child.is_hopeless == (death > BUDGET)
+        now = child.due
+        assert child.tend(now) is None  # started again
+
+
+def test_old_deaths_are_forgotten() -> None:
+    child = Child("short", ["-c", "pass"], {})
+    for round_ in range(BUDGET * 2):
+        child.start()
+        assert child.process is not None
+        child.process.wait(60)
+        child.tend(round_ * 1000.0)
+    assert not child.is_hopeless
+
+
+def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
+    from actors.processes import alive
+    from tests.atoll.conftest import wait_for
+
+    program = (
+        "from atoll.children import Child; import time\n"
+        "child = Child('c', ['-c', 'import time; time.sleep(600)'], {}); child.start()\n"
+        "print(child.process.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert alive(pid)
+    parent.kill()
+    parent.wait()
+    wait_for("the child is gone", lambda: not alive(pid))
+
+
+def test_endings() -> None:
+    assert (ending(3), ending(-9), ending(-6)) == ("exit code 3", "SIGKILL", "SIGABRT")
+
+
+@pytest.mark.parametrize("told_to_stop", [True, False])
+def test_a_stop_while_the_local_cluster_comes_up_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told_to_stop: bool
+) -> None:
+    stop = threading.Event()
+
+    def ensure(local: LocalRay) -> LocalCluster:
+        if told_to_stop:
+            stop.set()
+        raise ServerUnreachableError("not ready")
+
+    monkeypatch.setattr(LocalRay, "ensure", ensure)
+    settings = settings_for(state_directory=tmp_path)
+    plane = ControlPlane(settings, Shape(1, 1, 1), None, lambda line: None, stop)
+    if told_to_stop:
+        assert plane.run() == 0
+    else:
+        with pytest.raises(ServerUnreachableError):
+            plane.run()

@@ -1,0 +1,76 @@
+"""`atoll verify`: what it prints and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from atoll.cli import main
+from atoll.cli.application import application
+
+JOB = {
+    "name": "small",
+    "model": {"layers": 2, "hidden": 32, "heads": 2, "kv_heads": 2, "ffn_hidden": 32},
+    "parallelism": {"dp": 2},
+    "training": {"steps": 9, "global_batch": 2, "sequence_length": 16},
+}
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(JOB))
+    return path
+
+
+def test_equal(job_file: Path) -> None:
+    done = CliRunner().invoke(application, ["verify", str(job_file), "--steps", "2"])
+    assert done.exit_code == 0, done.output
+    assert "small: dp2 (2 ranks) against one process, 2 steps, fp64" in done.output
+    assert "equal within 1e-09" in done.output
+
+
+def test_json(job_file: Path) -> None:
+    done = CliRunner().invoke(application, ["verify", str(job_file), "--steps", "1", "--json"])
+    answer = json.loads(done.stdout)
+    assert (answer["equal"], answer["first"], answer["precision"]) == (True, None, "fp64")
+    assert answer["final_weights"]["head.weight"] <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"parallelism": {"dp": 3}}, "training.global_batch"),
+        ({"parallelism": {"dp": 128}, "training": JOB["training"] | {"global_batch": 128}}, "at most 64"),
+        ({"data": {"source": "/nowhere/text.txt"}}, "/nowhere/text.txt"),
+    ],
+    ids=["wrong-job", "too-many-ranks", "no-such-data"],
+)
+def test_input_is_refused_with_code_2(
+    tmp_path: Path,
+    change: dict[str, object],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(JOB | change))
+    monkeypatch.setattr("sys.argv", ["atoll", "verify", str(path)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_example_of_an_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    example = Path(__file__).parents[2] / "examples" / "own_model"
+    monkeypatch.syspath_prepend(str(example))
+    done = CliRunner().invoke(application, ["verify", str(example / "own-model.yaml"), "--steps", "2"])
+    assert done.exit_code == 0, done.output
+    assert "own-model: tp2 pp2 dp2 (8 ranks) against one process, 2 steps, fp64" in done.output
+    assert "equal within 1e-09" in done.output
