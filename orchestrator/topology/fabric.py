@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from orchestrator.spec.sections import Tier
+from orchestrator.topology.links import Link
 
 SWITCH_TIERS: tuple[Tier, ...] = (Tier.ISLAND, Tier.LEAF, Tier.SPINE, Tier.CORE)
 
@@ -44,6 +45,8 @@ class Slot:
 @dataclass(frozen=True)
 class Fabric:
     nodes: tuple[Node, ...]
+    links: Mapping[Tier, Link] = field(default_factory=dict)
+    """What joins accelerators whose nearest shared tier is the key; unknown tiers are absent."""
 
     @cached_property
     def _by_name(self) -> Mapping[str, Node]:
