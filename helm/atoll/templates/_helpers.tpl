@@ -127,6 +127,8 @@ seccompProfile:
   value: "0"
 - name: RAY_raylet_start_wait_time_s
   value: "120"
+- name: RAY_task_events_report_interval_ms
+  value: "0"
 - name: RAY_agent_register_timeout_ms
   value: "180000"
 - name: RAY_health_check_initial_delay_ms
