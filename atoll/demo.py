@@ -81,17 +81,17 @@ def run(view: DemoView) -> None:
 
 
 @contextmanager
-def control_plane(state: Path, view: DemoView) -> Iterator[AtollClient]:
-    """`atoll serve` with a local cluster, ready; ended, and proved to be ended, on leaving."""
+def control_plane(state: Path, view: DemoView, shape: str = SHAPE) -> Iterator[AtollClient]:
+    """`atoll serve` with a local cluster of `shape`, ready; ended, and proved to be ended, on leaving."""
     url = f"http://127.0.0.1:{free_port('127.0.0.1')}"
     log = state / "serve.log"
     view.say(
-        f"Starting the control plane and a local Ray cluster of {SHAPE} (leaf switches x nodes x CPU slots)"
+        f"Starting the control plane and a local Ray cluster of {shape} (leaf switches x nodes x CPU slots)"
     )
     parent = os.getpid()
     with log.open("wb") as stream:
         server = subprocess.Popen(
-            [sys.executable, "-m", "atoll", "serve", *serve_flags(url.rpartition(":")[2], state)],
+            [sys.executable, "-m", "atoll", "serve", *serve_flags(url.rpartition(":")[2], state, shape)],
             env=server_environment(state),
             stdin=subprocess.DEVNULL,
             stdout=stream,
@@ -109,8 +109,8 @@ def control_plane(state: Path, view: DemoView) -> Iterator[AtollClient]:
         view.say("Nothing that was started is left")
 
 
-def serve_flags(port: str, state: Path) -> list[str]:
-    return ["--local", SHAPE, "--host", "127.0.0.1", "--port", port, "--state-directory", str(state)]
+def serve_flags(port: str, state: Path, shape: str) -> list[str]:
+    return ["--local", shape, "--host", "127.0.0.1", "--port", port, "--state-directory", str(state)]
 
 
 def server_environment(state: Path) -> dict[str, str]:

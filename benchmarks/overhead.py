@@ -1,88 +1,139 @@
-"""What Atoll costs while a job trains: tokens/s of one rank program under torchrun and under Atoll, turn by turn.
+"""What Atoll costs while a job trains: tokens/s of one rank program under torchrun and under Atoll, slice by slice.
 
-Both sides run the same job (`examples/demo.yaml` with more steps) on 8 processes of this machine: torchrun starts
-`python -m actors.training`, Atoll gets the job over REST on a local cluster of 2 leaf switches x 2 nodes x 2 slots.
-The rank program itself measures each step on both sides; the first steps are left out. Control plane and Ray cluster
-stay up, idle, during torchrun's turn: the ratio is what running the job under Atoll adds. On a real cluster most of the
-plane is on other machines; here it shares the ranks' cores, with four raylets that stand for four nodes. With `--beside
-nothing` they are down during torchrun's turn and count in full as Atoll's.
+Both sides run the same job (`examples/demo.yaml` without end) on 8 processes of this machine: torchrun starts
+`python -m actors.training` with one agent for the eight, Atoll gets the job over REST on a local cluster that is one
+node of eight slots, with one agent for the eight. Both are started once and then take turns of some seconds: all that
+runs because of the other side's job is stopped by signal (ranks and torchrun's agent; ranks, agents and supervisor). So
+both sides see the same machine, whose speed changes from minute to minute. Control plane and Ray cluster stay up in
+either turn: the ratio is what running the job under Atoll adds.
+
+A turn's rate counts from the end of the first step in it to the end of the last: all that lies between steps counts.
+With `--shape 2x2x2` this machine stands for four nodes, and the agents of all four share its cores with the ranks.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 from report import Verdict, conclude
 from rich.console import Console
 
+from actors.processes import signal_quietly
 from atoll.client import AtollClient
-from atoll.demo import SHAPE, control_plane, server_environment
+from atoll.demo import MARKER, control_plane, marked, server_environment
 from atoll.demo_view import DemoView
 
 BAR = 0.98
 JOB = Path(__file__).resolve().parent.parent / "examples" / "demo.yaml"
-TURN_PATIENCE_S = 900.0
+SHAPE = "1x1x8"
+"""Leaf switches x nodes x slots: one node, as this machine is."""
+STEPS = 100_000
+"""More than a run gets to: both sides are ended in the middle of theirs."""
+WARM_STEPS = 5
+START_PATIENCE_S = 180.0
+LONGEST_TURN_S = 8.0
+"""An agent that is stopped for longer could take its supervisor for dead."""
 SAME_LOSS = 1e-5
 """Relative difference of losses up to which both sides ran the same program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    step: int
+    number: int
+    ended_at: float
+    """Wall clock."""
     tokens: int
-    step_time_s: float
     loss: float
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run of the job on one side."""
+    side: str
+    began_at: float
+    ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One turn's outcome."""
 
     side: str
+    steps: int
+    seconds: float
     tokens_per_s: float
-    """Over all steps after the skipped ones: tokens / time."""
-    median_step_s: float
-    last_loss: float
-    load_average_before: float
-    step_times_s: tuple[float, ...]
-    """Every step, skipped ones included."""
 
 
-def steady(side: str, steps: Iterable[Step], *, skip: int, total: int, load: float) -> Turn:
-    """The turn that `steps` describe. ValueError when steps are missing: a rate over a part would be another rate."""
-    ordered = sorted(steps, key=lambda one: one.step)
-    if [one.step for one in ordered] != list(range(1, total + 1)):
-        raise ValueError(
-            f"{side} reported steps {[one.step for one in ordered]}, expected each of 1 to {total} once"
+class Side(Protocol):
+    """A job that trains, and what has to stand still while it is not its turn."""
+
+    name: str
+
+    def steps(self) -> Sequence[Step]: ...
+    def processes(self) -> Sequence[int]: ...
+
+
+@dataclass
+class Torchrun:
+    process: subprocess.Popen[str]
+    marker: str
+    name: str = "torchrun"
+    _steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{") and "step" in (told := json.loads(line)) and "event" not in told:
+                self._steps.append(Step(told["step"], time.time(), told["tokens"], told["loss"]))
+
+    def steps(self) -> Sequence[Step]:
+        return tuple(self._steps)
+
+    def processes(self) -> Sequence[int]:
+        return marked(self.marker)
+
+
+@dataclass
+class Atoll:
+    client: AtollClient
+    job_id: str
+    marker: str
+    standing: frozenset[int]
+    """What ran before the job was submitted: control plane and cluster."""
+    name: str = "atoll"
+
+    def steps(self) -> Sequence[Step]:
+        return tuple(
+            Step(metric.step, metric.at.timestamp(), metric.tokens, metric.loss)
+            for metric in self.client.all_metrics(self.job_id)
+            if metric.loss is not None
         )
-    measured = ordered[skip:]
-    return Turn(
-        side=side,
-        tokens_per_s=sum(one.tokens for one in measured) / sum(one.step_time_s for one in measured),
-        median_step_s=statistics.median(one.step_time_s for one in measured),
-        last_loss=ordered[-1].loss,
-        load_average_before=load,
-        step_times_s=tuple(round(one.step_time_s, 5) for one in ordered),
-    )
+
+    def processes(self) -> Sequence[int]:
+        return sorted(set(marked(self.marker)) - self.standing)
 
 
-def job(steps: int) -> dict[str, Any]:
-    """The demo's job with `steps` steps and neither evaluations nor checkpoints between them."""
+def job() -> dict[str, Any]:
+    """The demo's job without end, evaluations and checkpoints."""
     document: dict[str, Any] = yaml.safe_load(JOB.read_text())
     document["name"] = "overhead"
-    document["training"] = {**document["training"], "steps": steps, "eval_every": 0}
+    document["training"] = {**document["training"], "steps": STEPS, "eval_every": 0}
     document["checkpoint"] = {**document.get("checkpoint", {}), "every": 0}
     return document
 
@@ -92,8 +143,8 @@ def ranks_of(document: Mapping[str, Any]) -> int:
     return int(plan.get("tp", 1) * plan.get("pp", 1) * plan.get("dp", 1) * plan.get("cp", 1))
 
 
-def under_torchrun(document: Mapping[str, Any]) -> list[Step]:
-    """Runs the job under torchrun and reads rank 0's JSON lines."""
+@contextmanager
+def under_torchrun(document: Mapping[str, Any]) -> Iterator[Torchrun]:
     with tempfile.TemporaryDirectory(prefix="atoll-overhead-") as directory:
         file = Path(directory) / "job.json"
         file.write_text(json.dumps(document))
@@ -102,89 +153,130 @@ def under_torchrun(document: Mapping[str, Any]) -> list[Step]:
             *("--nproc-per-node", str(ranks_of(document))),
             *("-m", "actors.training", str(file), "--directory", str(Path(directory) / "job")),
         ]
-        environment = server_environment(Path(directory))
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TURN_PATIENCE_S, check=False
+        side = Torchrun(
+            subprocess.Popen(
+                command,
+                env=server_environment(Path(directory)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            ),
+            f"{MARKER}={directory}",
         )
-    if done.returncode != 0:
-        raise RuntimeError(f"torchrun ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return [
-        Step(line["step"], line["tokens"], line["step_time_s"], line["loss"])
-        for line in lines
-        if "event" not in line
-    ]
+        try:
+            yield side
+        finally:
+            for pid in side.processes():
+                signal_quietly(pid, signal.SIGKILL)
+            side.process.wait()
 
 
-def under_atoll(document: Mapping[str, Any], client: AtollClient) -> list[Step]:
-    """Submits the job, waits for its end and reads its history."""
-    submitted = client.submit(document)
-    # Seldom: on the ranks' own cores every question slows them down, and torchrun's side asks nothing.
-    ended = client.wait(submitted.id, poll_s=2.0, timeout_s=TURN_PATIENCE_S)
-    if ended.state != "succeeded":
-        raise RuntimeError(f"the job under Atoll {ended.state}: {ended.message}")
-    steps = []
-    for metric in client.all_metrics(submitted.id):
-        if metric.step_time_s is None or metric.loss is None:
-            raise RuntimeError(f"step {metric.step} under Atoll has no time or no finite loss")
-        steps.append(Step(metric.step, metric.tokens, metric.step_time_s, metric.loss))
-    return steps
+@contextmanager
+def under_atoll(document: Mapping[str, Any], shape: str) -> Iterator[Atoll]:
+    with tempfile.TemporaryDirectory(prefix="atoll-overhead-") as state:
+        marker = f"{MARKER}={state}"
+        with control_plane(Path(state), DemoView(Console(stderr=True)), shape) as client:
+            standing = frozenset(marked(marker))
+            side = Atoll(client, client.submit(document).id, marker, standing)
+            try:
+                yield side
+            finally:
+                let_run(side)
+                client.cancel(side.job_id)
+                client.wait(side.job_id, poll_s=1.0, timeout_s=START_PATIENCE_S)
 
 
-def measure(document: Mapping[str, Any], *, pairs: int, skip: int, beside: str) -> list[tuple[Turn, Turn]]:
-    """(torchrun, Atoll) turns, one after the other."""
-    total = int(document["training"]["steps"])
-    view = DemoView(Console(stderr=True))
-    found: list[tuple[Turn, Turn]] = []
-    with contextlib.ExitStack() as stack:
-        standing = stack.enter_context(_plane(view)) if beside == "plane" else None
-        for number in range(1, pairs + 1):
-            load = os.getloadavg()[0]
-            one = steady("torchrun", under_torchrun(document), skip=skip, total=total, load=load)
-            load = os.getloadavg()[0]
-            with contextlib.nullcontext(standing) if standing is not None else _plane(view) as client:
-                two = steady("atoll", under_atoll(document, client), skip=skip, total=total, load=load)
-            if abs(one.last_loss - two.last_loss) > SAME_LOSS * abs(one.last_loss):
-                raise RuntimeError(
-                    f"both sides must train the same, but the last loss is {one.last_loss} under torchrun "
-                    f"and {two.last_loss} under Atoll"
-                )
-            found.append((one, two))
-            print(
-                f"pair {number} of {pairs}: torchrun {one.tokens_per_s:.0f} tokens/s, "
-                f"Atoll {two.tokens_per_s:.0f} tokens/s, ratio {two.tokens_per_s / one.tokens_per_s:.3f}",
-                flush=True,
+def let_run(side: Side) -> None:
+    for pid in side.processes():
+        signal_quietly(pid, signal.SIGCONT)
+
+
+def hold(side: Side) -> None:
+    for pid in side.processes():
+        signal_quietly(pid, signal.SIGSTOP)
+
+
+def warm_up(side: Side) -> None:
+    """Until the job of `side` has finished some steps."""
+    deadline = time.monotonic() + START_PATIENCE_S
+    while len(side.steps()) < WARM_STEPS:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the job under {side.name} finished no {WARM_STEPS} steps in time")
+        time.sleep(1.0)
+
+
+def take_turns(sides: tuple[Side, Side], *, pairs: int, turn_s: float) -> list[tuple[Turn, Turn]]:
+    """Both sides run alternately, in the order a b, b a, a b …; both are held at the end."""
+    taken: list[tuple[Turn, Turn]] = []
+    for number in range(pairs):
+        pair: dict[str, Turn] = {}
+        for side in sides if number % 2 == 0 else reversed(sides):
+            began = time.time()
+            let_run(side)
+            time.sleep(turn_s)
+            hold(side)
+            pair[side.name] = Turn(side.name, began, time.time())
+        taken.append((pair[sides[0].name], pair[sides[1].name]))
+    return taken
+
+
+def rate(turn: Turn, steps: Sequence[Step]) -> Rate:
+    """Tokens/s from the first end of a step in `turn` to the last. ValueError with fewer than three steps in it."""
+    inside = sorted(
+        (step for step in steps if turn.began_at <= step.ended_at <= turn.ended_at),
+        key=lambda step: step.number,
+    )
+    if len(inside) < 3:
+        raise ValueError(f"{turn.side} ended {len(inside)} steps in a turn, too few for a rate: --turn")
+    seconds = inside[-1].ended_at - inside[0].ended_at
+    tokens = sum(step.tokens for step in inside[1:])
+    return Rate(turn.side, len(inside) - 1, round(seconds, 4), tokens / seconds)
+
+
+def check_same_losses(one: Sequence[Step], two: Sequence[Step]) -> int:
+    """Both sides must train the same; returns how many steps were compared."""
+    losses = {step.number: step.loss for step in one}
+    common = [step for step in two if step.number in losses]
+    for step in common:
+        if abs(step.loss - losses[step.number]) > SAME_LOSS * abs(step.loss):
+            raise RuntimeError(
+                f"step {step.number} has loss {losses[step.number]} under torchrun and {step.loss} under Atoll"
             )
-    return found
+    return len(common)
 
 
-@contextlib.contextmanager
-def _plane(view: DemoView) -> Iterator[AtollClient]:
-    with (
-        tempfile.TemporaryDirectory(prefix="atoll-overhead-") as state,
-        control_plane(Path(state), view) as client,
-    ):
-        yield client
+def measure(document: Mapping[str, Any], *, pairs: int, turn_s: float, shape: str) -> list[tuple[Rate, Rate]]:
+    """(torchrun, Atoll) rates of each pair of turns."""
+    with under_atoll(document, shape) as atoll, under_torchrun(document) as torchrun:
+        warm_up(atoll)
+        warm_up(torchrun)
+        hold(atoll)
+        hold(torchrun)
+        turns = take_turns((torchrun, atoll), pairs=pairs, turn_s=turn_s)
+        let_run(atoll)
+        warm_up(atoll)  # its history is complete once a later step is in it
+        time.sleep(turn_s)
+        ours, theirs = atoll.steps(), torchrun.steps()
+    print(f"{check_same_losses(theirs, ours)} steps have the same losses on both sides")
+    return [(rate(one, theirs), rate(two, ours)) for one, two in turns]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="tokens/s under Atoll over tokens/s under torchrun")
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=100, help="steps of each turn")
-    parser.add_argument("--skip", type=int, default=20, help="first steps of each turn that do not count")
-    parser.add_argument(
-        "--beside", choices=("nothing", "plane"), default="plane", help="what runs beside torchrun"
-    )
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--turn", type=float, default=6.0, help="seconds of each turn")
+    parser.add_argument("--shape", default=SHAPE, help="leaf switches x nodes x slots of the local cluster")
     options = parser.parse_args()
-    if options.pairs < 1 or not 0 <= options.skip < options.steps:
-        parser.error("--pairs must be 1 or more, and --skip less than --steps")
-    document = job(options.steps)
-    pairs = measure(document, pairs=options.pairs, skip=options.skip, beside=options.beside)
-    ratio = statistics.median(two.tokens_per_s / one.tokens_per_s for one, two in pairs)
+    if options.pairs < 5 or not 2.0 <= options.turn <= LONGEST_TURN_S:
+        parser.error(f"--pairs must be 5 or more, and --turn 2 to {LONGEST_TURN_S:g} seconds")
+    document = job()
+    pairs = measure(document, pairs=options.pairs, turn_s=options.turn, shape=options.shape)
+    ratios = [two.tokens_per_s / one.tokens_per_s for one, two in pairs]
+    print("ratios of the pairs:", " ".join(f"{ratio:.3f}" for ratio in ratios))
     return conclude(
-        Verdict("overhead", "ratio", ratio, BAR),
-        setting={"job": document, "cluster": SHAPE, **vars(options)},
-        samples=[asdict(turn) for pair in pairs for turn in pair],
+        Verdict("overhead", "ratio", statistics.median(ratios), BAR),
+        setting={"job": document, **vars(options)},
+        samples=[asdict(one) for pair in pairs for one in pair],
     )
 
 
