@@ -56,18 +56,24 @@ def test_the_last_line_and_the_exit_code(
     assert written["versions"]["torch"]
 
 
-def test_the_steady_rate_leaves_the_first_steps_out(load: object) -> None:
+def test_a_turns_rate_lies_between_its_first_and_its_last_step(load: object) -> None:
     overhead = load("overhead")  # type: ignore[operator]
-    slow = [overhead.Step(step, 100, 9.0, 2.0) for step in (1, 2)]
-    fast = [overhead.Step(step, 100, 0.5, 1.0) for step in (4, 3)]
-    turn = overhead.steady("torchrun", [*fast, *slow], skip=2, total=4, load=0.0)
-    assert turn.tokens_per_s == 200.0 / 1.0
-    assert turn.median_step_s == 0.5
-    assert turn.last_loss == 1.0
+    turn = overhead.Turn("torchrun", 10.0, 16.0)
+    steps = [overhead.Step(n, at, 100, 1.0) for n, at in enumerate((9.9, 11.0, 12.0, 15.0, 16.1), start=1)]
+    found = overhead.rate(turn, list(reversed(steps)))
+    assert (found.steps, found.seconds, found.tokens_per_s) == (2, 4.0, 50.0)
 
 
-def test_missing_or_doubled_steps_are_no_rate(load: object) -> None:
+def test_a_turn_with_too_few_steps_has_no_rate(load: object) -> None:
     overhead = load("overhead")  # type: ignore[operator]
-    steps = [overhead.Step(step, 100, 0.5, 1.0) for step in (1, 2, 2)]
-    with pytest.raises(ValueError, match="expected each of 1 to 3 once"):
-        overhead.steady("atoll", steps, skip=0, total=3, load=0.0)
+    steps = [overhead.Step(n, 10.0 + n, 100, 1.0) for n in (1, 2)]
+    with pytest.raises(ValueError, match="atoll ended 2 steps in a turn, too few"):
+        overhead.rate(overhead.Turn("atoll", 10.0, 16.0), steps)
+
+
+def test_sides_that_train_differently_are_not_compared(load: object) -> None:
+    overhead = load("overhead")  # type: ignore[operator]
+    ours, theirs = ([overhead.Step(3, 1.0, 100, loss)] for loss in (2.0, 2.0001))
+    assert overhead.check_same_losses(ours, ours) == 1
+    with pytest.raises(RuntimeError, match="step 3 has loss 2.0001 under torchrun and 2.0 under Atoll"):
+        overhead.check_same_losses(theirs, ours)
