@@ -1,4 +1,4 @@
-"""What Atoll costs while a job trains: tokens/s of one rank program under torchrun and under Atoll, slice by slice.
+"""What Atoll costs while a job trains: tokens/s of one rank program under torchrun and under Atoll, turn by turn.
 
 Both sides run the same job (`examples/demo.yaml` without end) on 8 processes of this machine: torchrun starts
 `python -m actors.training` with one agent for the eight, Atoll gets the job over REST on a local cluster that is one
@@ -7,7 +7,6 @@ runs because of the other side's job is stopped by signal (ranks and torchrun's 
 both sides see the same machine, whose speed changes from minute to minute. Control plane and Ray cluster stay up in
 either turn: the ratio is what running the job under Atoll adds.
 
-A turn's rate counts from the end of the first step in it to the end of the last: all that lies between steps counts.
 With `--shape 2x2x2` this machine stands for four nodes, and the agents of all four share its cores with the ranks.
 """
 
@@ -15,24 +14,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 from report import Verdict, conclude
 from rich.console import Console
+from turns import START_PATIENCE_S, Rate, Step, Torchrun, hold, let_run, rate, take_turns, torchrun, warm_up
 
-from actors.processes import signal_quietly
 from atoll.client import AtollClient
 from atoll.demo import MARKER, control_plane, marked, server_environment
 from atoll.demo_view import DemoView
@@ -43,70 +39,10 @@ SHAPE = "1x1x8"
 """Leaf switches x nodes x slots: one node, as this machine is."""
 STEPS = 100_000
 """More than a run gets to: both sides are ended in the middle of theirs."""
-WARM_STEPS = 5
-START_PATIENCE_S = 180.0
 LONGEST_TURN_S = 8.0
 """An agent that is stopped for longer could take its supervisor for dead."""
 SAME_LOSS = 1e-5
 """Relative difference of losses up to which both sides ran the same program."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    number: int
-    ended_at: float
-    """Wall clock."""
-    tokens: int
-    loss: float
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    side: str
-    began_at: float
-    ended_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """One turn's outcome."""
-
-    side: str
-    steps: int
-    seconds: float
-    tokens_per_s: float
-
-
-class Side(Protocol):
-    """A job that trains, and what has to stand still while it is not its turn."""
-
-    name: str
-
-    def steps(self) -> Sequence[Step]: ...
-    def processes(self) -> Sequence[int]: ...
-
-
-@dataclass
-class Torchrun:
-    process: subprocess.Popen[str]
-    marker: str
-    name: str = "torchrun"
-    _steps: list[Step] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{") and "step" in (told := json.loads(line)) and "event" not in told:
-                self._steps.append(Step(told["step"], time.time(), told["tokens"], told["loss"]))
-
-    def steps(self) -> Sequence[Step]:
-        return tuple(self._steps)
-
-    def processes(self) -> Sequence[int]:
-        return marked(self.marker)
 
 
 @dataclass
@@ -148,27 +84,10 @@ def under_torchrun(document: Mapping[str, Any]) -> Iterator[Torchrun]:
     with tempfile.TemporaryDirectory(prefix="atoll-overhead-") as directory:
         file = Path(directory) / "job.json"
         file.write_text(json.dumps(document))
-        command = [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *("--nproc-per-node", str(ranks_of(document))),
-            *("-m", "actors.training", str(file), "--directory", str(Path(directory) / "job")),
-        ]
-        side = Torchrun(
-            subprocess.Popen(
-                command,
-                env=server_environment(Path(directory)),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            ),
-            f"{MARKER}={directory}",
-        )
-        try:
+        program = ["-m", "actors.training", str(file), "--directory", str(Path(directory) / "job")]
+        environment = server_environment(Path(directory))
+        with torchrun("torchrun", program, ranks=ranks_of(document), environment=environment) as side:
             yield side
-        finally:
-            for pid in side.processes():
-                signal_quietly(pid, signal.SIGKILL)
-            side.process.wait()
 
 
 @contextmanager
@@ -186,53 +105,6 @@ def under_atoll(document: Mapping[str, Any], shape: str) -> Iterator[Atoll]:
                 client.wait(side.job_id, poll_s=1.0, timeout_s=START_PATIENCE_S)
 
 
-def let_run(side: Side) -> None:
-    for pid in side.processes():
-        signal_quietly(pid, signal.SIGCONT)
-
-
-def hold(side: Side) -> None:
-    for pid in side.processes():
-        signal_quietly(pid, signal.SIGSTOP)
-
-
-def warm_up(side: Side) -> None:
-    """Until the job of `side` has finished some steps."""
-    deadline = time.monotonic() + START_PATIENCE_S
-    while len(side.steps()) < WARM_STEPS:
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"the job under {side.name} finished no {WARM_STEPS} steps in time")
-        time.sleep(1.0)
-
-
-def take_turns(sides: tuple[Side, Side], *, pairs: int, turn_s: float) -> list[tuple[Turn, Turn]]:
-    """Both sides run alternately, in the order a b, b a, a b …; both are held at the end."""
-    taken: list[tuple[Turn, Turn]] = []
-    for number in range(pairs):
-        pair: dict[str, Turn] = {}
-        for side in sides if number % 2 == 0 else reversed(sides):
-            began = time.time()
-            let_run(side)
-            time.sleep(turn_s)
-            hold(side)
-            pair[side.name] = Turn(side.name, began, time.time())
-        taken.append((pair[sides[0].name], pair[sides[1].name]))
-    return taken
-
-
-def rate(turn: Turn, steps: Sequence[Step]) -> Rate:
-    """Tokens/s from the first end of a step in `turn` to the last. ValueError with fewer than three steps in it."""
-    inside = sorted(
-        (step for step in steps if turn.began_at <= step.ended_at <= turn.ended_at),
-        key=lambda step: step.number,
-    )
-    if len(inside) < 3:
-        raise ValueError(f"{turn.side} ended {len(inside)} steps in a turn, too few for a rate: --turn")
-    seconds = inside[-1].ended_at - inside[0].ended_at
-    tokens = sum(step.tokens for step in inside[1:])
-    return Rate(turn.side, len(inside) - 1, round(seconds, 4), tokens / seconds)
-
-
 def check_same_losses(one: Sequence[Step], two: Sequence[Step]) -> int:
     """Both sides must train the same; returns how many steps were compared."""
     losses = {step.number: step.loss for step in one}
@@ -247,16 +119,16 @@ def check_same_losses(one: Sequence[Step], two: Sequence[Step]) -> int:
 
 def measure(document: Mapping[str, Any], *, pairs: int, turn_s: float, shape: str) -> list[tuple[Rate, Rate]]:
     """(torchrun, Atoll) rates of each pair of turns."""
-    with under_atoll(document, shape) as atoll, under_torchrun(document) as torchrun:
+    with under_atoll(document, shape) as atoll, under_torchrun(document) as other:
         warm_up(atoll)
-        warm_up(torchrun)
+        warm_up(other)
         hold(atoll)
-        hold(torchrun)
-        turns = take_turns((torchrun, atoll), pairs=pairs, turn_s=turn_s)
+        hold(other)
+        turns = take_turns((other, atoll), pairs=pairs, turn_s=turn_s)
         let_run(atoll)
         warm_up(atoll)  # its history is complete once a later step is in it
         time.sleep(turn_s)
-        ours, theirs = atoll.steps(), torchrun.steps()
+        ours, theirs = atoll.steps(), other.steps()
     print(f"{check_same_losses(theirs, ours)} steps have the same losses on both sides")
     return [(rate(one, theirs), rate(two, ours)) for one, two in turns]
 

@@ -1,22 +1,23 @@
 """One side of `trainers.py`, started by torchrun on every rank: the same model, data and optimizer under one trainer.
 
-`python trainer_side.py SIDE STEPS` with SIDE one of atoll-ddp, atoll-zero1, -zero2, -zero3, accelerate-ddp,
-accelerate-fsdp, deepspeed-zero1, -zero2, -zero3. Rank 0 prints one JSON line: every step's time and loss.
+`python trainer_side.py SIDE` with SIDE one of atoll-ddp, atoll-zero1, -zero2, -zero3, accelerate-ddp, accelerate-fsdp,
+deepspeed-zero1, -zero2, -zero3. Trains until it is ended; rank 0 prints a JSON line for each step.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional as F  # noqa: N812 - torch's own convention
 
 from actors.training.data.corpus import build_corpus
@@ -29,7 +30,7 @@ JOB: dict[str, Any] = {
     "name": "trainers",
     "model": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 4, "ffn_hidden": 768},
     "training": {
-        "steps": 1000,
+        "steps": 100_000,
         "global_batch": 8,
         "sequence_length": 128,
         "optimizer": {"schedule": "constant"},
@@ -50,6 +51,7 @@ def atoll(spec: JobSpec, rank: int) -> TrainStep:
 
 def accelerate(spec: JobSpec, *, sharded: bool) -> TrainStep:
     from accelerate import Accelerator, FullyShardedDataParallelPlugin
+    from accelerate.utils import DistributedType
 
     plugin = FullyShardedDataParallelPlugin(
         fsdp_version=2,
@@ -58,8 +60,12 @@ def accelerate(spec: JobSpec, *, sharded: bool) -> TrainStep:
         transformer_cls_names_to_wrap=["Layer"],
         cpu_ram_efficient_loading=False,
     )
-    trainer = Accelerator(cpu=True, fsdp_plugin=plugin if sharded else None)
+    trainer = Accelerator(cpu=True)
+    if sharded:  # Accelerate 1.15 takes the plugin on no CPU, and would say nothing and use DDP
+        trainer.state.distributed_type, trainer.state.fsdp_plugin = DistributedType.FSDP, plugin
     model, optimizer = trainer.prepare(*model_and_optimizer(spec))
+    if sharded != isinstance(model, FSDPModule):
+        raise RuntimeError(f"Accelerate made a {type(model).__name__} of the model")
     batches = batches_of(spec, trainer.process_index, trainer.num_processes)
 
     def step(index: int) -> float:
@@ -148,23 +154,16 @@ def built(side: str, rank: int, ranks: int) -> TrainStep:
     return deepspeed(spec, stage=zero)
 
 
-def timed(step: TrainStep, steps: int) -> Iterator[tuple[float, float]]:
-    for index in range(steps):
-        began = time.perf_counter()
-        loss = step(index)
-        yield time.perf_counter() - began, loss
-
-
 def main() -> None:
-    side, steps = sys.argv[1], int(sys.argv[2])
+    side = sys.argv[1]
     torch.set_num_threads(1)
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    results = list(timed(built(side, rank, ranks), steps))
-    if rank == 0:
-        times, losses = zip(*results, strict=True)
-        print(json.dumps({"side": side, "step_times_s": times, "losses": losses}), flush=True)
-    sys.stdout.flush()
-    os._exit(0)  # neither trainer's way out is what is measured
+    step, training = built(side, rank, ranks), JOB["training"]
+    tokens = training["global_batch"] * training["sequence_length"]
+    for number in itertools.count(1):
+        loss = step(number - 1)
+        if rank == 0:
+            print(json.dumps({"step": number, "tokens": tokens, "loss": loss}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Atoll's engine against public trainers that run on a CPU: tokens/s of the same model, data, optimizer and plan.
 
 Hugging Face Accelerate for data parallelism (DDP) and full sharding (FSDP2), DeepSpeed for ZeRO 1, 2 and 3; two ranks
-of this machine, started by torchrun on both sides, turn by turn. The verdict is the worst median ratio of all
-comparisons. First losses are in the samples (Accelerate and DeepSpeed tell rank 0's own).
+of this machine, started by torchrun on both sides, in turns of some seconds. The verdict is the worst median ratio of
+all comparisons. First losses are in the samples (Accelerate and DeepSpeed tell rank 0's own).
 
 Accelerate and DeepSpeed are not dependencies of Atoll: give the Python of an environment that has them beside Atoll
 with `--python`. DeepSpeed builds an extension at its first start.
@@ -11,17 +11,20 @@ with `--python`. DeepSpeed builds an extension at its first start.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from report import Verdict, conclude
+from turns import Torchrun, hold, rate, take_turns, torchrun, warm_up
 
-from atoll.preflight import free_port
+from atoll.demo import server_environment
 
 BAR = 1.0
 RANKS = 2
@@ -33,56 +36,56 @@ COMPARISONS = (
     ("atoll-zero2", "deepspeed-zero2"),
     ("atoll-zero3", "deepspeed-zero3"),
 )
-TURN_PATIENCE_S = 600.0
-TOKENS = 8 * 128
 
 
-def turn(side: str, steps: int, python: str) -> dict[str, Any]:
-    command = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-    command += ["--master-port", str(free_port("127.0.0.1")), str(SIDE), side, str(steps)]
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "PYTHONPATH": str(SIDE.parent.parent),
+@contextmanager
+def started(name: str, python: str) -> Iterator[Torchrun]:
+    """One side, trained until it is warm and then held."""
+    with tempfile.TemporaryDirectory(prefix="atoll-trainers-") as directory:
+        environment = server_environment(Path(directory)) | {
+            "GLOO_SOCKET_IFNAME": "lo",
+            "PYTHONPATH": str(SIDE.parent.parent),
+            "PATH": f"{Path(python).parent}:{os.environ['PATH']}",  # DeepSpeed looks for ninja there
+        }
+        with torchrun(name, [str(SIDE), name], ranks=RANKS, environment=environment, python=python) as side:
+            warm_up(side)
+            hold(side)
+            yield side
+
+
+def compare(ours: str, theirs: str, *, python: str, pairs: int, turn_s: float) -> dict[str, Any]:
+    """Rates of every pair of turns, and their median ratio."""
+    with started(theirs, python) as other, started(ours, python) as atoll:
+        turns = take_turns((other, atoll), pairs=pairs, turn_s=turn_s)
+        losses = {side.name: [step.loss for step in side.steps()[:5]] for side in (atoll, other)}
+        rates = [(rate(one, other.steps()), rate(two, atoll.steps())) for one, two in turns]
+    ratios = [two.tokens_per_s / one.tokens_per_s for one, two in rates]
+    print(f"{ours} / {theirs}:", " ".join(f"{ratio:.3f}" for ratio in ratios), flush=True)
+    return {
+        "comparison": f"{ours} / {theirs}",
+        "median": statistics.median(ratios),
+        "first_losses": losses,
+        "rates": [asdict(one) for pair in rates for one in pair],
     }
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TURN_PATIENCE_S, check=False, env=environment
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"side"')]
-    if done.returncode or not lines:
-        raise SystemExit(f"{side} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-    answer: dict[str, Any] = json.loads(lines[-1])
-    return answer | {"load_average_after": os.getloadavg()[0]}
-
-
-def tokens_per_s(answer: dict[str, Any], skip: int) -> float:
-    times = answer["step_times_s"][skip:]
-    return TOKENS * len(times) / sum(times)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="Python that has accelerate and deepspeed")
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--skip", type=int, default=10, help="first steps left out")
+    parser.add_argument("--pairs", type=int, default=14)
+    parser.add_argument("--turn", type=float, default=4.0, help="seconds of each turn")
     options = parser.parse_args()
-    samples = []
-    medians = {}
-    for ours, theirs in COMPARISONS:
-        ratios = []
-        for pair in range(options.pairs):
-            sides = [ours, theirs] if pair % 2 == 0 else [theirs, ours]
-            answers = {side: turn(side, options.steps, options.python) for side in sides}
-            ratio = tokens_per_s(answers[ours], options.skip) / tokens_per_s(answers[theirs], options.skip)
-            ratios.append(ratio)
-            samples.append({"pair": pair, "ratio": ratio, "sides": answers})
-            print(f"{ours} / {theirs}: {ratio:.3f}", flush=True)
-        medians[f"{ours} / {theirs}"] = statistics.median(ratios)
-    for name, ratio in medians.items():
-        print(f"{name}: median {ratio:.3f}")
-    worst = min(medians.values())
-    setting = {"ranks": RANKS, "pairs": options.pairs, "steps": options.steps, "medians": medians}
+    if options.pairs < 5 or options.turn < 2.0:
+        parser.error("--pairs must be 5 or more, and --turn 2 seconds or more")
+    samples = [
+        compare(ours, theirs, python=options.python, pairs=options.pairs, turn_s=options.turn)
+        for ours, theirs in COMPARISONS
+    ]
+    for sample in samples:
+        print(f"{sample['comparison']}: median {sample['median']:.3f}")
+    worst = min(sample["median"] for sample in samples)
+    medians = {sample["comparison"]: sample["median"] for sample in samples}
+    setting = {"ranks": RANKS, "pairs": options.pairs, "turn_s": options.turn, "medians": medians}
     return conclude(Verdict("trainers", "ratio", worst, BAR), setting=setting, samples=samples)
 
 

@@ -57,23 +57,23 @@ def test_the_last_line_and_the_exit_code(
 
 
 def test_a_turns_rate_lies_between_its_first_and_its_last_step(load: object) -> None:
-    overhead = load("overhead")  # type: ignore[operator]
-    turn = overhead.Turn("torchrun", 10.0, 16.0)
-    steps = [overhead.Step(n, at, 100, 1.0) for n, at in enumerate((9.9, 11.0, 12.0, 15.0, 16.1), start=1)]
-    found = overhead.rate(turn, list(reversed(steps)))
+    turns = load("turns")  # type: ignore[operator]
+    turn = turns.Turn("torchrun", 10.0, 16.0)
+    steps = [turns.Step(n, at, 100, 1.0) for n, at in enumerate((9.9, 11.0, 12.0, 15.0, 16.1), start=1)]
+    found = turns.rate(turn, list(reversed(steps)))
     assert (found.steps, found.seconds, found.tokens_per_s) == (2, 4.0, 50.0)
 
 
 def test_a_turn_with_too_few_steps_has_no_rate(load: object) -> None:
-    overhead = load("overhead")  # type: ignore[operator]
-    steps = [overhead.Step(n, 10.0 + n, 100, 1.0) for n in (1, 2)]
+    turns = load("turns")  # type: ignore[operator]
+    steps = [turns.Step(n, 10.0 + n, 100, 1.0) for n in (1, 2)]
     with pytest.raises(ValueError, match="atoll ended 2 steps in a turn, too few"):
-        overhead.rate(overhead.Turn("atoll", 10.0, 16.0), steps)
+        turns.rate(turns.Turn("atoll", 10.0, 16.0), steps)
 
 
 def test_sides_that_train_differently_are_not_compared(load: object) -> None:
     overhead = load("overhead")  # type: ignore[operator]
     ours, theirs = ([overhead.Step(3, 1.0, 100, loss)] for loss in (2.0, 2.0001))
     assert overhead.check_same_losses(ours, ours) == 1
-    with pytest.raises(RuntimeError, match="step 3 has loss 2.0001 under torchrun and 2.0 under Atoll"):
+    with pytest.raises(RuntimeError, match=r"step 3 has loss 2\.0001 under torchrun and 2\.0 under Atoll"):
         overhead.check_same_losses(theirs, ours)

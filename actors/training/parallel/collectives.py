@@ -19,6 +19,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
 
+from actors.training.parallel.reduce_scatter import reduce_scatter_sum
+
 
 def copy_in(x: Tensor, group: dist.ProcessGroup) -> Tensor:
     """Into a region where each rank computes with its share of the weights."""
@@ -58,7 +60,7 @@ def _reduce_scatter(x: Tensor, group: dist.ProcessGroup) -> Tensor:
     batch, positions, features = x.shape
     shares = x.view(batch, size, positions // size, features).transpose(0, 1).contiguous()
     mine = x.new_empty((batch, positions // size, features))
-    dist.reduce_scatter_single(mine, shares.view(size * batch, positions // size, features), group=group)
+    reduce_scatter_sum(mine, shares.view(size * batch, positions // size, features), group)
     return mine
 
 

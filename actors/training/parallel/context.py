@@ -21,6 +21,7 @@ from torch.autograd import Function
 from torch.nn import functional as F  # noqa: N812 - torch's own convention
 
 from actors.training.model.decoder import Decoder, Layer
+from actors.training.parallel.reduce_scatter import reduce_scatter_sum
 from orchestrator.spec.sections import ContextMethod
 
 
@@ -75,7 +76,7 @@ class _GatherPositions(Function):
         parts = torch.stack(gradient.chunk(size, dim=-2))
         mine = parts.new_empty(parts.shape[1:])
         flat = parts.view(size * parts.shape[1], *parts.shape[2:])
-        dist.reduce_scatter_single(mine, flat, group=ctx.group)
+        reduce_scatter_sum(mine, flat, ctx.group)
         return mine, None
 
 

@@ -26,6 +26,7 @@ from actors.training.model.moe import MoeFeedForward
 from actors.training.model.part import Part
 from actors.training.parallel.layout import ParameterLayout, Span
 from actors.training.parallel.mesh import RankMesh, View
+from actors.training.parallel.reduce_scatter import ExchangedSums
 from orchestrator.spec.sections import ParallelismSpec
 
 
@@ -73,6 +74,7 @@ def _shard(module: nn.Module, view: View, plan: ParallelismSpec, mixed: MixedPre
     module.set_gradient_divide_factor(1.0)
     # Sums in the collective: gloo has no pre-multiplied sum.
     module.set_force_sum_reduction_for_comms(True)
+    module.set_custom_reduce_scatter(ExchangedSums())
 
 
 def _longest_dimension(shards: int) -> Callable[[nn.Parameter], Shard | None]:
