@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.estimate.devices import peak_flops
+from orchestrator.estimate.hardware import peak_flops
 from orchestrator.estimate.flops import flops_per_token, weights_passed
 from orchestrator.spec.sections import ModelSpec, MoeSpec, Precision
 
