@@ -36,7 +36,7 @@ MEGATRON_2022 = replace(MEGATRON_2021, name="Megatron-LM 2022", hides_tp=True, g
 `async_tensor_model_parallel_allreduce` behind the gradient of weights."""
 
 TORCHTITAN = Stack("torchtitan", fused=False, residual=2, reduced=4, gathered=2)
-"""Gathers in bf16 and reduces in fp32 (`mixed_precision_param`, `mixed_precision_reduce`), collectives of tp in line."""
+"""Gathers in bf16, reduces in fp32 (`mixed_precision_param`, `mixed_precision_reduce`), collectives of tp in line."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ def megatron(
         int(row["vocab"]),
         gated=False,
         dropout=True,
+        tied=True,
     )
     plan = ParallelismSpec(
         tp=int(row["tp"]),

@@ -66,7 +66,7 @@ def flash_s(
     batch: int,
     queries: int,
     keys: int,
-    heads: int,
+    heads: float,
     head_size: int,
     precision: str,
     backward: bool = False,
@@ -87,21 +87,22 @@ def scores_s(
     device: Accelerator,
     *,
     batch: int,
-    positions: int,
+    queries: int,
+    keys: int,
     heads: int,
     head_size: int,
     dropout: bool,
     precision: str,
     backward: bool = False,
 ) -> float:
-    """Seconds of attention that writes its scores: two batched products, softmax and dropout over positions squared.
+    """Seconds of attention that writes its scores, masked ones too: two batched products, softmax and dropout.
 
     16-bit scores: softmax reads and writes 4 bytes, backward 6; dropout 5 with its mask, backward 5.
     """
     each = batch * heads
-    scores = product_s(device, positions, positions, head_size, batch=each, precision=precision)
-    values = product_s(device, positions, head_size, positions, batch=each, precision=precision)
-    entries = float(each) * positions * positions
+    scores = product_s(device, queries, keys, head_size, batch=each, precision=precision)
+    values = product_s(device, queries, head_size, keys, batch=each, precision=precision)
+    entries = float(each) * queries * keys
     softmax = stream_s(device, entries * (6 if backward else 4))
     drop = stream_s(device, entries * 5) if dropout else 0.0
     return (2 if backward else 1) * (scores + values) + softmax + drop

@@ -108,10 +108,7 @@ def accelerator_named(name: str | None) -> Accelerator | None:
         return None
     given = name.upper()
     found = [
-        (len(known), entry)
-        for entry, names in _names().items()
-        for known in names
-        if known.upper() in given
+        (len(known), entry) for entry, names in _names().items() for known in names if known.upper() in given
     ]
     return accelerators()[max(found)[1]] if found else None
 

@@ -20,7 +20,9 @@ class Interval:
 def mean_time_between_failures_s(gpu_hours: float, ranks: int) -> float:
     """Of a job of `ranks`, from GPU-hours between failures of one."""
     if gpu_hours <= 0 or ranks < 1:
-        raise ValueError(f"GPU-hours between failures {gpu_hours} must be above 0 and ranks {ranks} at least 1")
+        raise ValueError(
+            f"GPU-hours between failures {gpu_hours} must be above 0 and ranks {ranks} at least 1"
+        )
     return gpu_hours * 3600 / ranks
 
 

@@ -6,10 +6,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil
 
-from orchestrator.estimate.communication import all_reduce_s, all_to_all_s, exposed_s, gather_s
+from orchestrator.estimate.communication import (
+    all_reduce_s,
+    all_to_all_s,
+    exposed_s,
+    gather_s,
+    send_s,
+)
 from orchestrator.estimate.compute import flash_s, product_s, scores_s, stream_s
 from orchestrator.estimate.hardware import Accelerator, Path
 from orchestrator.estimate.workload import Again, Architecture, Stack
+from orchestrator.spec.sections import ContextMethod
 
 EAGER_KERNELS, FUSED_KERNELS = 40, 12
 """Kernels of a layer's forward besides products and attention: of eager torch as the engine's layer calls it, and of a
@@ -32,6 +39,7 @@ class Piece:
     """Norms and the residual stream are split over tp."""
     experts: bool
     again: Again
+    context: ContextMethod
 
     @property
     def tokens(self) -> float:
@@ -154,24 +162,29 @@ def _bytes(precision: str) -> int:
 
 
 def _attention(device: Accelerator, piece: Piece, *, backward: bool) -> float:
-    model = piece.architecture
-    heads = model.heads // piece.tp
-    if piece.stack.flash:
-        return flash_s(
+    model, stack = piece.architecture, piece.stack
+    heads, queries = model.heads / piece.tp, ceil(piece.positions / piece.cp)
+    if piece.cp > 1 and piece.context is ContextMethod.ULYSSES:
+        heads, queries = heads / piece.cp, piece.positions
+    masked = stack.masked_context and piece.cp > 1 and piece.context is not ContextMethod.ULYSSES
+    if stack.flash and not (masked and piece.context is ContextMethod.RING):
+        seconds = flash_s(
             device,
             batch=ceil(piece.sequences),
-            queries=ceil(piece.positions / piece.cp),
+            queries=queries,
             keys=piece.positions,
             heads=heads,
             head_size=model.head_size,
             precision=piece.precision,
             backward=backward,
         )
+        return 2 * seconds if masked else seconds
     return scores_s(
         device,
         batch=ceil(piece.sequences),
-        positions=piece.positions,
-        heads=heads,
+        queries=queries,
+        keys=piece.positions,
+        heads=ceil(heads),
         head_size=model.head_size,
         dropout=model.dropout,
         precision=piece.precision,
@@ -248,13 +261,20 @@ def _tensor(
 
 
 def _context(piece: Piece, path: Path) -> float:
-    """Keys and values of the other ranks gathered, their gradients scattered."""
+    """All-gather and ring: keys and values of the other ranks, and their gradients back, which a ring carries along in
+    fp32. Ulysses: queries, keys, values and results traded, each way (`traffic.context_traffic`)."""
     if piece.cp == 1:
         return 0.0
-    model = piece.architecture
-    whole = piece.sequences * piece.positions * model.keys / piece.tp * piece.stack.residual
-    each = gather_s(path, whole, piece.cp)
-    return each * (2 if piece.again is Again.NOTHING or piece.again is Again.HALF else 3)
+    model, size, cp = piece.architecture, piece.stack.residual, piece.cp
+    again = 1 if piece.again in (Again.NOTHING, Again.HALF) else 2
+    if piece.context is ContextMethod.ULYSSES:
+        traded = piece.tokens * (2 * model.queries + model.keys) / piece.tp * size
+        return (again + 1) * all_to_all_s(path, traded, cp)
+    forward = gather_s(path, piece.tokens * cp * model.keys / piece.tp * size, cp)
+    if piece.context is ContextMethod.RING:
+        block = piece.tokens * model.keys / piece.tp
+        return again * forward + cp * send_s(path, 2 * block * max(4, size))
+    return (again + 1) * forward
 
 
 def _expert(piece: Piece, path: Path) -> float:

@@ -102,8 +102,10 @@ def network_of(fabric: Fabric, device: Accelerator) -> Network:
     return Network(tuple(hops), tuple(notes))
 
 
-def device_of(fabric: Fabric) -> Accelerator | None:
-    """The accelerator that most of the fabric's accelerators are; None when unknown."""
+def device_of(fabric: Fabric, asked: str | None = None) -> Accelerator | None:
+    """The accelerator that the job asks for, or that most of those in use are; None when unknown."""
+    if asked is not None:
+        return accelerator_named(asked)
     counts = Counter[str]()
     for node in fabric.nodes:
         if node.accelerator and node.schedulable and node.alive:
@@ -146,4 +148,3 @@ def _path(link: Link | None, tier: Tier, device: Accelerator, usual: str) -> tup
     share = known.achieved if known is not None else 1.0
     latency = base.latency_s if link.latency_s is None else link.latency_s
     return Path(link.bandwidth * share, latency, base.half_bytes, link.kind or "declared"), None
-

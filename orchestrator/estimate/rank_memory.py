@@ -10,7 +10,7 @@ from orchestrator.estimate.share import Formats
 from orchestrator.estimate.stages import stages_of
 from orchestrator.estimate.step import rank_parameters, stage_layers
 from orchestrator.estimate.workload import Again, Workload
-from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule
+from orchestrator.spec.sections import ContextMethod, ParallelismSpec, PipelineSchedule
 
 RESERVED_BYTES = 2.0 * 2**30
 """Of an accelerator: the driver's context, kernels and the buffers of communicators."""
@@ -67,7 +67,7 @@ def _memory(work: Workload, formats: Formats, rank: int) -> RankMemory:
             gradients += states.gradients
             optimizer += states.optimizer
     kept = activation_bytes(work, rank)
-    buffers = _logit_bytes(work, formats, rank) + _copies(work, formats, held)
+    buffers = _logit_bytes(work, formats, rank) + _copies(work, formats, held) + _score_bytes(work)
     loose = LOOSE * (kept + buffers)
     return RankMemory(parameters, gradients, optimizer, kept, buffers + loose + RESERVED_BYTES)
 
@@ -77,7 +77,9 @@ def activation_bytes(work: Workload, rank: int = 0) -> float:
     counts = stage_layers(work.architecture, work.plan)
     stages = stages_of(work.plan, rank)
     plain, experts = (sum(counts[s][kind] for s in stages) for kind in (0, 1))
-    kept = plain * _mean_layer(work, experts=False) + (experts * _mean_layer(work, experts=True) if experts else 0)
+    kept = plain * _mean_layer(work, experts=False) + (
+        experts * _mean_layer(work, experts=True) if experts else 0
+    )
     return in_flight(work.plan, rank) * kept
 
 
@@ -150,7 +152,7 @@ def _decoder_layer(work: Workload, again: Again, *, experts: bool) -> float:
     takers = (5 if c < r else 2) if not stack.fused else 2
     norms = own * model.hidden * 4 * r if not stack.fused else own * model.hidden * 2 * r
     entries = work.tokens * model.hidden * takers * c
-    heads = 3 * model.queries + model.keys
+    heads = 3 * model.queries + model.keys * _key_blocks(plan)
     if again is Again.ATTENTION:
         heads -= model.queries
     inner = 4 * model.ffn_hidden * work.tokens / plan.tp
@@ -162,6 +164,11 @@ def _decoder_layer(work: Workload, again: Again, *, experts: bool) -> float:
         inner = rows * (4 * size + 2 * model.hidden)
         inner += 4 * size * moe.shared_experts * work.tokens / plan.tp
     return norms + entries + c * (work.tokens * heads / plan.tp + inner)
+
+
+def _key_blocks(plan: ParallelismSpec) -> int:
+    """Of keys and values that a context rank keeps: all when it gathers them, its own otherwise."""
+    return plan.cp if plan.context is ContextMethod.ALL_GATHER else 1
 
 
 def _product_bytes(work: Workload) -> int:
@@ -176,6 +183,14 @@ def _logit_bytes(work: Workload, formats: Formats, rank: int) -> float:
     wide = max(4, formats.product)
     each = 2 * wide + formats.product + (wide if formats.product < wide else 0)
     return work.tokens * model.vocab_size / plan.tp * each
+
+
+def _score_bytes(work: Workload) -> float:
+    """Scores, weights and their gradient of one block in fp32, where a ring writes them."""
+    plan, model = work.plan, work.architecture
+    if plan.cp == 1 or plan.context is not ContextMethod.RING or not work.stack.masked_context:
+        return 0.0
+    return 3 * 4 * work.tokens * model.heads / plan.tp * work.positions / plan.cp
 
 
 def _copies(work: Workload, formats: Formats, held: tuple[float, float]) -> float:

@@ -16,7 +16,7 @@ from orchestrator.estimate.network import Network
 from orchestrator.estimate.pipeline import bubble_of
 from orchestrator.estimate.stages import split_blocks, stages_of
 from orchestrator.estimate.workload import Again, Architecture, Workload
-from orchestrator.spec.sections import ParallelismSpec
+from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule
 
 OPTIMIZER_BYTES = 44
 """Read and written a parameter by Adam and what goes before: norm 4, scaling 8, parameter, gradient and two moments
@@ -71,7 +71,7 @@ def step_seconds(work: Workload, device: Accelerator, network: Network) -> StepS
     slowest = max(microbatch, key=lambda one: one.total)
     transfers = _transfers(work, network)
     times = [one.total + transfers for one in microbatch]
-    idle = bubble_of(plan) * plan.microbatches * sum(times) / len(times)
+    idle = _idle(plan, sum(times) / len(times))
     m = plan.microbatches
     exposed = {axis: m * s for axis, s in slowest.exposed.items()}
     if transfers:
@@ -106,6 +106,18 @@ def time_to(tokens: float, work: Workload, seconds: float) -> tuple[float, float
     """(seconds, GPU-hours) of `tokens` at `seconds` a step, nothing lost."""
     whole = ceil(tokens / work.step_tokens) * seconds
     return whole, whole * work.plan.world_size / 3600
+
+
+def _idle(plan: ParallelismSpec, microbatch_s: float) -> float:
+    """Seconds a rank idles in a step, of `microbatch_s` for its part of a micro-batch.
+
+    `bubble` has zero for zbv because its ranks begin and end one after the other. A step here ends for all at once,
+    when gradients are clipped together, so the last rank's wait counts: p-1 forward passes of stages that are half a
+    rank's, a sixth of its time each.
+    """
+    if plan.schedule is PipelineSchedule.ZBV and plan.pp > 1:
+        return (plan.pp - 1) / 6 * microbatch_s
+    return bubble_of(plan) * plan.microbatches * microbatch_s
 
 
 @lru_cache(maxsize=4096)
@@ -152,6 +164,7 @@ def _layer(work: Workload, device: Accelerator, network: Network, *, experts: bo
         plan.sequence and plan.tp > 1,
         experts,
         work.again,
+        plan.context,
     )
     paths = Paths(
         network.path(work.stride("tp"), plan.tp),
@@ -248,7 +261,9 @@ def rank_parameters(
     plain, with_experts = (sum(counts[s][kind] for s in stages) for kind in (0, 1))
     dense = (plain + with_experts) * model.attention_parameters
     dense += plain * model.matrices * model.hidden * model.ffn_hidden
-    dense += ((0 in stages) + (plan.stages - 1 in stages)) * model.vocab_size * model.hidden
+    embeds, predicts = 0 in stages, plan.stages - 1 in stages
+    tables = embeds + predicts - (model.tied and embeds and predicts)
+    dense += tables * model.vocab_size * model.hidden
     experts = 0.0
     if model.moe is not None:
         inner = model.matrices * model.hidden * (model.moe.ffn_hidden or model.ffn_hidden)

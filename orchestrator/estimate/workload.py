@@ -26,6 +26,8 @@ class Architecture:
     """The feed-forward has a gate: three matrices; else two."""
     dropout: bool = False
     """After attention, after its projection and after the feed-forward, as GPT has."""
+    tied: bool = False
+    """The head is the embedding, where both lie on one stage."""
     moe: MoeSpec | None = None
 
     @classmethod
@@ -38,6 +40,7 @@ class Architecture:
             model.size_of_head,
             model.ffn_hidden,
             vocab_size,
+            tied=model.tied_embeddings,
             moe=model.moe,
         )
 
@@ -117,6 +120,8 @@ class Stack:
     """Bytes of an element that tensor regions gather at their entry; None: those of the residual stream."""
     scatters_stages: bool = False
     """Between stages each tensor rank sends a part of what all hold, and they gather it on the other side."""
+    masked_context: bool = False
+    """Context parallelism attends under a mask tensor, which no kernel skips a half of; its ring writes its scores."""
     products: str | None = None
     """Format of the products of linear maps where it is not the job's: `fp8`."""
     casts_rows: bool = False
@@ -183,7 +188,7 @@ class Workload:
 
 def engine_stack(spec: JobSpec) -> Stack:
     """What this engine does: separate projections, a residual stream in the format of the parameters, collectives of tp
-    waited for where they stand, gradients summed behind backward."""
+    waited for where they stand, gradients summed behind backward, context ranks that attend under a mask."""
     formats = Formats.of(spec.training)
     short = spec.training.precision in (Precision.BF16, Precision.FP16)
     return Stack(
@@ -193,4 +198,5 @@ def engine_stack(spec: JobSpec) -> Stack:
         reduced=formats.gradient,
         gathered=formats.gathered,
         casts=short and not spec.parallelism.zero,
+        masked_context=True,
     )

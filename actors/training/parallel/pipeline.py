@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ from actors.training.loss import TokenLoss
 from actors.training.parallel.mesh import RankMesh
 from actors.training.parallel.timeline import RecordedStage, recorder_for
 from orchestrator.estimate.stages import rank_of, stages_of
-from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule
+from orchestrator.spec.sections import PipelineSchedule
 
 SCHEDULES: dict[PipelineSchedule, Any] = {
     PipelineSchedule.GPIPE: ScheduleGPipe,

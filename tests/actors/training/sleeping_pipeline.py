@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from actors.training.parallel.mesh import build_mesh, set_default_timeout
 from actors.training.parallel.pipeline import Pipeline, Shapes
-from orchestrator.estimate.stages import stages_of
 from actors.training.parallel.timeline import StepTimelines
+from orchestrator.estimate.stages import stages_of
 from orchestrator.lifecycle.timeline import Timeline
 from orchestrator.spec.sections import ParallelismSpec
 
