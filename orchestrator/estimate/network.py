@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from orchestrator.estimate.hardware import Accelerator, Path, accelerator_named, link_classes
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric
 from orchestrator.topology.links import Link
+
+Group = tuple[tuple[int, int], ...]
+"""Ranks of a group, by axis, inner to outer: distance between neighbours, and how many."""
 
 UNNAMED = "an accelerator that orchestrator/estimate/hardware.yaml does not name"
 
@@ -36,39 +40,45 @@ class Network:
     def size(self) -> int:
         return self.hops[-1].size
 
-    def hop(self, stride: int, degree: int) -> int:
-        """Index of the nearest hop whose domains hold groups of `degree` ranks `stride` apart."""
-        span = stride * degree
+    def hop(self, group: Group) -> int:
+        """Index of the nearest hop whose domains hold the group's ranks."""
+        ranks = prod(degree for _, degree in group)
         for index, hop in enumerate(self.hops):
-            if span <= hop.size:
+            if together(group, hop.size) == ranks:
                 return index
         return len(self.hops) - 1
 
-    def path(self, stride: int, degree: int) -> Path:
-        """Path of a group of `degree` ranks `stride` apart, all groups of the axis at once.
+    def path(self, group: Group) -> Path:
+        """What a rank of the group has for a collective, all groups of the axis at once.
 
         The ranks of a group that share a nearer domain pass the wider tier side by side, each over its own NIC, as the
         rings of NCCL do; a step of the ring has the latency of the widest tier. What all of a domain send into a tier
         shares the uplink.
         """
-        index = self.hop(stride, degree)
+        index = self.hop(group)
         found = self.hops[index]
-        if index == 0 or degree == 1:
+        if index == 0:
             return found.path
         inner = self.hops[index - 1]
-        abreast = max(1, min(degree, inner.size // stride))
-        bandwidth = self.link(stride, degree).bandwidth * abreast
-        bandwidth = min(bandwidth, inner.path.bandwidth if abreast > 1 else bandwidth)
+        abreast = together(group, inner.size)
+        bandwidth = self.link(group).bandwidth * abreast
+        if abreast > 1:
+            bandwidth = min(bandwidth, inner.path.bandwidth)
         return replace(found.path, bandwidth=bandwidth, half_bytes=found.path.half_bytes * abreast)
 
-    def link(self, stride: int, degree: int) -> Path:
-        """Path of a message between two ranks of such a group that share no tier but the widest, all ranks at once."""
-        index = self.hop(stride, degree)
+    def link(self, group: Group) -> Path:
+        """Path of a message between two ranks of the group that share no tier but the widest, all ranks at once."""
+        index = self.hop(group)
         found = self.hops[index]
         if index == 0 or found.uplink is None:
             return found.path
         share = found.uplink / self.hops[index - 1].size
         return replace(found.path, bandwidth=min(found.path.bandwidth, share))
+
+
+def together(group: Group, size: int) -> int:
+    """Ranks of a group in one domain of `size` ranks, ranks dealt in order."""
+    return prod(min(degree, max(1, size // stride)) for stride, degree in group)
 
 
 def default_network(device: Accelerator, accelerators: int) -> Network:

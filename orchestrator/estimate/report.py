@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import prod
 from typing import Any
 
 from orchestrator.estimate.hardware import Accelerator
@@ -66,25 +67,15 @@ def cost_report(
 
 def axes_report(spec: JobSpec, exposed: Mapping[str, float], network: Network) -> list[dict[str, Any]]:
     """Of each axis with traffic: bytes that a rank sends in a step, the tier that its groups need and its link."""
-    plan, work = spec.parallelism, Workload.of(spec)
-    sharing = plan.shards * plan.cp
-    near = work.stride("cp" if plan.cp > 1 else "dp")
-    groups = {
-        "tp": (work.stride("tp"), plan.tp),
-        "cp": (work.stride("cp"), plan.cp),
-        "pp": (work.stride("pp"), plan.pp),
-        "ep": (1, plan.ep),
-        "shard": (near, sharing),
-        "dp": (near, plan.dp * plan.cp) if not plan.zero else (near * sharing, plan.dp // plan.shards),
-    }
+    work = Workload.of(spec)
     found = []
     for axis, sent in _busiest(spec).items():
-        stride, degree = groups[axis]
-        hop = network.hops[network.hop(stride, degree)]
+        group = work.group(axis)
+        hop = network.hops[network.hop(group)]
         found.append(
             {
                 "axis": axis,
-                "degree": degree,
+                "degree": prod(degree for _, degree in group),
                 "sent_bytes": sent,
                 "tier": hop.tier.value,
                 "link": hop.path.kind,

@@ -167,9 +167,9 @@ def _layer(work: Workload, device: Accelerator, network: Network, *, experts: bo
         plan.context,
     )
     paths = Paths(
-        network.path(work.stride("tp"), plan.tp),
-        network.path(work.stride("cp"), plan.cp),
-        network.path(1, plan.ep),
+        network.path(work.group("tp")),
+        network.path(work.group("cp")),
+        network.path(work.group("ep")),
     )
     found = layer_seconds(device, piece, paths)
     if work.again_every == 1 or work.again is Again.NOTHING:
@@ -239,9 +239,9 @@ def _transfers(work: Workload, network: Network) -> float:
         return 0.0
     size = work.tokens * work.architecture.hidden * work.stack.residual
     split = plan.tp if plan.sequence or work.stack.scatters_stages else 1
-    each = send_s(network.link(work.stride("pp"), plan.pp), size / split)
+    each = send_s(network.link(work.group("pp")), size / split)
     if work.stack.scatters_stages and not plan.sequence:
-        each += gather_s(network.path(work.stride("tp"), plan.tp), size, plan.tp)
+        each += gather_s(network.path(work.group("tp")), size, plan.tp)
     return 2 * plan.virtual_stages * each
 
 
@@ -286,15 +286,15 @@ def _replicas(
         return {}
     backward = microbatch.backward + microbatch.again if stack.hides_dp else 0.0
     forward = microbatch.forward if stack.hides_dp else 0.0
-    stride = min(work.stride("cp"), work.stride("dp")) if plan.cp > 1 else work.stride("dp")
+    summing = network.path(work.group("dp"))
     if not plan.zero:
-        return {"dp": exposed_s(device, _sum_s(network, stride, held * stack.reduced, copies), backward)}
+        return {"dp": exposed_s(device, all_reduce_s(summing, held * stack.reduced, copies), backward)}
     sharing = plan.shards * plan.cp
-    path = network.path(stride, sharing)
+    path = network.path(work.group("shard"))
     gather = gather_s(path, held * stack.gathered, sharing)
     scatter = gather_s(path, held * stack.reduced, sharing)
     replicas = plan.dp // plan.shards
-    across = _sum_s(network, stride * sharing, held * stack.reduced / sharing, replicas)
+    across = all_reduce_s(summing, held * stack.reduced / sharing, replicas)
     # FSDP2 copies what it gathered out of one buffer, and gradients into another (Zhao et al. 2023, section 4.2).
     copied = stream_s(device, 2 * held * stack.gathered)
     joined = stream_s(device, held * (stack.gathered + stack.reduced))
@@ -308,7 +308,3 @@ def _replicas(
         found = m * (2 * copied + exposed_s(device, gather, forward))
         found += m * (joined + exposed_s(device, gather + scatter, backward))
     return {"shard": found, "dp": scatters * across} if replicas > 1 else {"shard": found}
-
-
-def _sum_s(network: Network, stride: int, size: float, ranks: int) -> float:
-    return all_reduce_s(network.path(stride, ranks), size, ranks)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from math import gcd
 
+from orchestrator.estimate.network import Group
 from orchestrator.estimate.share import Formats
 from orchestrator.placement.mesh import AXES
 from orchestrator.spec.job import JobSpec
@@ -182,8 +184,28 @@ class Workload:
             stride *= getattr(self.plan, other)
         raise ValueError(f"{axis} is none of {self.axes}")
 
-    def with_plan(self, plan: ParallelismSpec) -> Workload:
-        return replace(self, plan=plan)
+    def group(self, axis: str) -> Group:
+        """Ranks of a group of `tp`, `cp`, `pp`, `ep`, `shard` (who share states) or `dp` (who hold copies of them)."""
+        plan = self.plan
+        if axis in ("tp", "cp", "pp"):
+            return ((self.stride(axis), getattr(plan, axis)),)
+        if axis == "ep":
+            return self._expert_group()
+        contexts, data = (self.stride("cp"), plan.cp), self.stride("dp")
+        if axis == "shard":
+            return (contexts, (data, plan.shards))
+        if not plan.zero:
+            return (contexts, (data, plan.dp))
+        return ((data * plan.shards, plan.dp // plan.shards),)
+
+    def _expert_group(self) -> Group:
+        """Neighbours: tensor ranks first, then context, then data ranks."""
+        left, found = self.plan.ep, []
+        for axis in ("tp", "cp", "dp"):
+            taken = gcd(left, getattr(self.plan, axis))
+            found.append((self.stride(axis), taken))
+            left //= taken
+        return tuple(found)
 
 
 def engine_stack(spec: JobSpec) -> Stack:

@@ -29,14 +29,21 @@ def cluster(leaves: int, nodes: int, *, accelerator: str | None = "A100-80GB") -
 
 def test_groups_inside_an_island_and_across() -> None:
     network = default_network(A100, 1024)
-    assert network.path(1, 8).bandwidth == NVLINK
+    assert network.path(((1, 8),)).bandwidth == NVLINK
     # One rank a node: its own NIC.
-    assert network.path(8, 4).bandwidth == HDR
+    assert network.path(((8, 4),)).bandwidth == HDR
     # All eight of each node: eight NICs abreast, 192 GB/s, less than NVLink.
-    assert network.path(1, 32).bandwidth == pytest.approx(8 * HDR)
+    assert network.path(((1, 32),)).bandwidth == pytest.approx(8 * HDR)
     # Two of each node.
-    assert network.path(4, 8).bandwidth == pytest.approx(2 * HDR)
-    assert network.link(8, 4).bandwidth == HDR
+    assert network.path(((4, 8),)).bandwidth == pytest.approx(2 * HDR)
+    assert network.link(((8, 4),)).bandwidth == HDR
+
+
+def test_groups_of_two_axes() -> None:
+    """cp 2 next to one another and dp 4, a node apart: two of each node, two NICs abreast."""
+    network = default_network(A100, 32)
+    assert network.path(((1, 2), (8, 4))).bandwidth == pytest.approx(2 * HDR)
+    assert network.path(((1, 2), (2, 4))).bandwidth == NVLINK
 
 
 def test_links_of_a_fabric_that_tells_none_are_the_usual_ones() -> None:
@@ -69,8 +76,8 @@ def test_an_uplink_is_shared_by_all_that_send_into_it() -> None:
     """32 accelerators of a leaf over 160 GB/s: 5 GB/s each, though each has a NIC of 24."""
     links = {Tier.SPINE: Link("ib-hdr", 25e9, uplink=160e9)}
     network = network_of(Fabric(cluster(2, 4), links), A100)
-    assert network.link(32, 2).bandwidth == pytest.approx(5e9)
-    assert network.link(8, 4).bandwidth == HDR
+    assert network.link(((32, 2),)).bandwidth == pytest.approx(5e9)
+    assert network.link(((8, 4),)).bandwidth == HDR
 
 
 def test_islands_smaller_than_a_node() -> None:
