@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +47,22 @@ def ask(spec: JobSpec, fabric: Fabric, question: Question) -> Answer:
         "gpu_hours_between_failures": question.gpu_hours_between_failures,
     }
     own = cost_report(plan_cost(spec, device, network), device, network, **given)
+    notes = (*network.notes, *_left_out(spec))
     if not question.auto:
-        return Answer(own, None, network.notes)
+        return Answer(own, None, notes)
     world = spec.parallelism.world_size
     ranks = question.ranks or (world if world > 1 else usable(fabric))
     found = search(spec, device, network, ranks=ranks, fabric=fabric)
     best = [cost_report(cost, device, network, **given) for cost in found.best]
-    return Answer(own, search_report(found, best), network.notes)
+    return Answer(own, search_report(found, best), notes)
+
+
+def _left_out(spec: JobSpec) -> Iterator[str]:
+    offload = spec.training.offload
+    if offload.optimizer != "none" or offload.activations:
+        yield "training.offload is not estimated: memory and step time are those without it"
+    if spec.data.document_masks:
+        yield "data.document_masks is not estimated: attention is that of whole sequences"
 
 
 def usable(fabric: Fabric) -> int:

@@ -201,5 +201,6 @@ def _copies(work: Workload, formats: Formats, held: tuple[float, float]) -> floa
     if not plan.zero:
         return sum(held) * formats.gradient
     whole = sum(held) / max(1, model.layers / plan.pp)
-    # Two layers gathered, and one layer's gradients on their way.
-    return whole * (2 * formats.gathered + formats.gradient)
+    # Two layers gathered, or all where they stay so, and one layer's gradients on their way.
+    kept = sum(held) if plan.zero == 3 and plan.reshard_after_forward is False and plan.pp == 1 else 2 * whole
+    return kept * formats.gathered + whole * formats.gradient

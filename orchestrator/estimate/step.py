@@ -305,6 +305,7 @@ def _replicas(
         found += scatters * (joined + exposed_s(device, scatter, backward))
     else:
         scatters = m
-        found = m * (2 * copied + exposed_s(device, gather, forward))
-        found += m * (joined + exposed_s(device, gather + scatter, backward))
+        regathers = 0 if plan.reshard_after_forward is False else 1
+        found = m * ((1 + regathers) * copied + exposed_s(device, gather, forward))
+        found += m * (joined + exposed_s(device, regathers * gather + scatter, backward))
     return {"shard": found, "dp": scatters * across} if replicas > 1 else {"shard": found}

@@ -74,6 +74,12 @@ def test_how_many_accelerators_a_search_uses(
         assert degrees["tp"] * degrees["pp"] * degrees["cp"] * degrees["dp"] == wanted
 
 
+def test_what_is_left_out_is_said() -> None:
+    training = {"steps": 1, "precision": "bf16", "offload": {"optimizer": "host"}}
+    notes = ask(job(training=training), Fabric(NODES), Question()).notes
+    assert "training.offload is not estimated: memory and step time are those without it" in notes
+
+
 def test_what_cannot_be_estimated_is_said() -> None:
     unnamed = Fabric((Node("n", 8),))
     assert ask(job(), unnamed, Question()).notes == (
