@@ -144,26 +144,41 @@ def _gpt_layer(work: Workload, again: Again) -> float:
 def _decoder_layer(work: Workload, again: Again, *, experts: bool) -> float:
     """As `memory.layer_activations` counts it, with formats. Of r bytes of the residual stream and c of products, an
     element each: a norm's input and what it normalised, 2h r; its result once for each product that takes it where
-    products are in a shorter format (autocast copies it each time), h c; query, result of attention and its copy in the
-    order of heads, keys and values; gate, its SiLU, up, their product."""
+    products are in a shorter format (autocast copies it each time), h c; gate, its SiLU, up, their product; and the
+    weights' copies in the shorter format, which backward needs too."""
     model, plan, stack = work.architecture, work.plan, work.stack
     c, r = _product_bytes(work), stack.residual
     own = work.tokens / (plan.tp if plan.sequence else 1)
-    takers = (5 if c < r else 2) if not stack.fused else 2
-    norms = own * model.hidden * 4 * r if not stack.fused else own * model.hidden * 2 * r
+    takers = 5 if c < r and not stack.fused else 2
+    norms = own * model.hidden * r * (2 if stack.fused else 4)
     entries = work.tokens * model.hidden * takers * c
-    heads = 3 * model.queries + model.keys * _key_blocks(plan)
-    if again is Again.ATTENTION:
-        heads -= model.queries
     inner = 4 * model.ffn_hidden * work.tokens / plan.tp
+    weights = model.attention_parameters / plan.tp
     if experts:
         moe = model.moe
         assert moe is not None
         size = moe.ffn_hidden or model.ffn_hidden
-        rows = own * moe.top_k
-        inner = rows * (4 * size + 2 * model.hidden)
+        inner = own * moe.top_k * (4 * size + 2 * model.hidden)
         inner += 4 * size * moe.shared_experts * work.tokens / plan.tp
-    return norms + entries + c * (work.tokens * heads / plan.tp + inner)
+        weights += model.matrices * model.hidden * size * moe.experts / plan.ep
+        weights += model.matrices * model.hidden * size * moe.shared_experts / plan.tp
+    else:
+        weights += model.matrices * model.hidden * model.ffn_hidden / plan.tp
+    copies = c * weights if stack.casts else 0.0
+    return norms + entries + _attention_bytes(work, again) + c * inner + copies
+
+
+def _attention_bytes(work: Workload, again: Again) -> float:
+    """Query, keys and values, the result and its copy in the order of heads. Attention that is computed again starts
+    from query and keys as the rotation leaves them, in the format of the residual stream, and keeps no result."""
+    model, plan = work.architecture, work.plan
+    c, r = _product_bytes(work), work.stack.residual
+    keys = model.keys * _key_blocks(plan)
+    if again is Again.ATTENTION:
+        each = r * (model.queries + keys / 2) + c * (keys / 2 + model.queries)
+    else:
+        each = c * (3 * model.queries + keys)
+    return work.tokens * each / plan.tp
 
 
 def _key_blocks(plan: ParallelismSpec) -> int:
