@@ -230,6 +230,55 @@ class LogPiece(Answer):
     text: str
 
 
+class AxisCost(Answer):
+    axis: str
+    degree: int
+    sent_bytes: float
+    """That a rank sends in a step."""
+    tier: str
+    link: str
+    exposed_s: float
+
+
+class IntervalAdvice(Answer):
+    steps: int
+    seconds: float
+    lost: float
+    """Share of the time."""
+    stall_s: float
+    failures_s: float
+    failures_measured: bool
+
+
+class Estimate(Answer):
+    plan: str
+    parallelism: dict[str, Any]
+    recompute: str
+    accelerator: str
+    fits: bool
+    memory_bytes: dict[str, float]
+    memory_total_bytes: float
+    memory_limit_bytes: float
+    step_s: float
+    seconds: dict[str, float]
+    axes: list[AxisCost]
+    tokens_per_s: float
+    model_flops: float
+    mfu: float
+    mfu_convention: str
+    budget_tokens: float
+    budget_s: float
+    budget_gpu_hours: float
+    checkpoint: IntervalAdvice | None
+
+
+class PlanSearch(Answer):
+    best: list[Estimate]
+    """Fastest first."""
+    considered: int
+    lost: dict[str, int]
+
+
 class PlanAnswer(Answer):
     fits: bool
     plan: str
@@ -240,6 +289,9 @@ class PlanAnswer(Answer):
     refusal: str | None
     refusal_details: list[str]
     ever: bool
+    estimate: Estimate | None = None
+    search: PlanSearch | None = None
+    notes: list[str] = []
 
 
 class SlotView(Answer):

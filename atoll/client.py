@@ -237,9 +237,30 @@ class AtollClient:
 
     # Cluster
 
-    def plan(self, spec: Mapping[str, Any]) -> PlanAnswer:
-        """Where the job would run now, or why it would not; nothing is submitted."""
-        return self._typed(PlanAnswer, self._transport.request("POST", "/api/v1/plan", body=dict(spec)))
+    def plan(
+        self,
+        spec: Mapping[str, Any],
+        *,
+        auto: bool = False,
+        ranks: int | None = None,
+        tokens: float | None = None,
+        checkpoint_stall_s: float | None = None,
+        gpu_hours_between_failures: float | None = None,
+    ) -> PlanAnswer:
+        """Where the job would run now, or why it would not, and what it would cost; nothing is submitted.
+
+        `auto` searches for the fastest plans on `ranks` accelerators (None: as many as the job's own plan has, or all
+        when that is one). `tokens` is a budget to estimate the time for.
+        """
+        asked = {
+            "auto": True if auto else None,
+            "ranks": ranks,
+            "tokens": tokens,
+            "checkpoint_stall_s": checkpoint_stall_s,
+            "gpu_hours_between_failures": gpu_hours_between_failures,
+        }
+        answer = self._transport.request("POST", "/api/v1/plan", params=asked, body=dict(spec))
+        return self._typed(PlanAnswer, answer)
 
     def cluster(self) -> Cluster:
         return self._typed(Cluster, self._transport.request("GET", "/api/v1/cluster"))

@@ -1,7 +1,7 @@
 """Model FLOP utilisation of one accelerator: a decoder of about one billion parameters, bf16, compiled blocks.
 
 The FLOPs of a token and the convention are `orchestrator/estimate/flops.py`'s, the device's peak
-`orchestrator/estimate/devices.py`'s. `--small` is the same path with a small model, for a machine without an
+`orchestrator/estimate/hardware.yaml`'s. `--small` is the same path with a small model, for a machine without an
 accelerator: it has no verdict.
 """
 
@@ -22,8 +22,8 @@ from report import Verdict, conclude
 from actors.training import device as devices
 from actors.training.engine import Engine
 from actors.training.metrics.memory import device_name, peak_bytes
-from orchestrator.estimate.devices import peak_flops
 from orchestrator.estimate.flops import flops_per_token
+from orchestrator.estimate.hardware import peak_flops
 from orchestrator.spec import JobSpec
 
 BAR = 0.45
@@ -85,7 +85,7 @@ def main() -> int:
     peak = peak_flops(name, training.precision)
     if peak is None and not options.small:
         parser.error(
-            f"no peak rate is known for {name or 'a CPU'}: add it to orchestrator/estimate/devices.py"
+            f"no peak rate is known for {name or 'a CPU'}: add it to orchestrator/estimate/hardware.yaml"
         )
     times, parameters = step_times(spec, device)
     tokens = training.global_batch * training.sequence_length

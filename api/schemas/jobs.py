@@ -210,17 +210,3 @@ class StreamProblem(Body):
     """Data of the event `problem`: why a stream stops before the job is over."""
 
     detail: str
-
-
-class PlanAnswer(Body):
-    fits: bool
-    plan: str
-    world_size: int
-    ranks: list[RankView]
-    axes: list[AxisView]
-    explanation: list[str]
-    refusal: str | None
-    """What is missing and where; null when the job fits now."""
-    refusal_details: list[str]
-    ever: bool
-    """False when the job cannot fit even on the empty cluster."""

@@ -1,6 +1,9 @@
-"""`atoll plan`: where a job would run, without submitting it."""
+"""`atoll plan`: where a job would run and what it would cost, without submitting it."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -9,32 +12,99 @@ from rich.table import Table
 
 from atoll.answers import Axis, PlanAnswer
 from atoll.cli.connection import JobPath, Json, TokenFile, Url, connect
+from atoll.cli.cost import print_estimate, print_search
 from atoll.cli.job_file import read_job
 from atoll.cli.messages import JOB_FAILED
+from atoll.cli.offline_plan import plan_on, read_fabric
 from atoll.cli.output import print_json, ranks_text, standard_output
 from atoll.cli.status import SHOWN_RANKS, table_of_ranks
+from orchestrator.estimate.questions import Question
+
+FabricPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--fabric",
+        metavar="FILE",
+        help="Plan here, for this fabric when it is empty, instead of asking a server.",
+    ),
+]
+Auto = Annotated[bool, typer.Option("--auto", help="Search for the fastest plans that fit.")]
+Ranks = Annotated[
+    int | None,
+    typer.Option(
+        "--ranks",
+        min=1,
+        metavar="N",
+        help="Accelerators for --auto. (default: those of the job's own plan, or all when that has one)",
+    ),
+]
+Tokens = Annotated[
+    float | None,
+    typer.Option(
+        "--tokens",
+        min=1,
+        metavar="N",
+        help="Time and GPU-hours to so many tokens. (default: the job's steps)",
+    ),
+]
+Stall = Annotated[
+    float | None,
+    typer.Option(
+        "--checkpoint-stall",
+        min=1e-6,
+        metavar="S",
+        help="Seconds that training waits for a checkpoint, as measured: gives advice on how often to write one.",
+    ),
+]
+Failures = Annotated[
+    float | None,
+    typer.Option(
+        "--gpu-hours-between-failures",
+        min=1e-6,
+        metavar="H",
+        help="As measured on the cluster, for that advice. (default: Llama 3's)",
+    ),
+]
 
 
 def plan(
     path: JobPath,
+    fabric: FabricPath = None,
+    auto: Auto = False,
+    ranks: Ranks = None,
+    tokens: Tokens = None,
+    checkpoint_stall: Stall = None,
+    gpu_hours_between_failures: Failures = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Shows where a job would run now, or what is missing. Exit code 1 when it does not fit."""
+    """Shows where a job would run, or what is missing, and what it would cost. Exit code 1 when it does not fit; with
+    --auto when no plan does."""
     spec = read_job(path)
-    with connect(url, token_file) as client:
-        answer = client.plan(spec)
+    if fabric is not None:
+        question = Question(auto, ranks, tokens, checkpoint_stall, gpu_hours_between_failures)
+        answer = plan_on(read_fabric(fabric), spec, question)
+    else:
+        with connect(url, token_file) as client:
+            answer = client.plan(
+                spec,
+                auto=auto,
+                ranks=ranks,
+                tokens=tokens,
+                checkpoint_stall_s=checkpoint_stall,
+                gpu_hours_between_failures=gpu_hours_between_failures,
+            )
     if as_json:
         print_json(answer)
     else:
-        print_plan(standard_output(), answer)
-    if not answer.fits:
+        print_plan(standard_output(), answer, when="now" if fabric is None else "when the fabric is empty")
+    if not (answer.search.best if answer.search is not None else answer.fits):
         raise typer.Exit(JOB_FAILED)
 
 
-def print_plan(console: Console, answer: PlanAnswer) -> None:
-    verdict = "[green]fits now[/]" if answer.fits else "[yellow]does not fit now[/]"
+def print_plan(console: Console, answer: PlanAnswer, *, when: str = "now") -> None:
+    verdict = f"[green]fits {when}[/]" if answer.fits else f"[yellow]does not fit {when}[/]"
     if not answer.ever:
         verdict = "[bold red]never fits this cluster[/]"
     console.print(f"{answer.plan}, {ranks_text(answer.world_size)}: {verdict}")
@@ -47,6 +117,12 @@ def print_plan(console: Console, answer: PlanAnswer) -> None:
         console.print(table_of_axes(answer.axes))
     for sentence in answer.explanation:
         console.print(escape(sentence), style="dim")
+    if answer.estimate is not None:
+        print_estimate(console, answer.estimate)
+    if answer.search is not None:
+        print_search(console, answer.search)
+    for note in answer.notes:
+        console.print(escape(note), style="dim")
 
 
 def table_of_axes(axes: list[Axis]) -> Table:

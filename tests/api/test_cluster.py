@@ -142,6 +142,57 @@ def test_plan_that_fits(app: FastAPI, client: TestClient) -> None:
     assert client.get("/api/v1/jobs").json()["items"] == []
 
 
+H100S = Fabric(
+    tuple(Node(f"h{n}", 8, {Tier.ISLAND: f"h{n}", Tier.LEAF: "l"}, accelerator="H100") for n in range(2))
+)
+
+
+def test_plan_says_what_a_step_costs(app: FastAPI, client: TestClient) -> None:
+    _observe(app, H100S)
+    asked = {"tokens": 1e9, "checkpoint_stall_s": 2, "gpu_hours_between_failures": 1000}
+    document = job_file(parallelism={"dp": 8, "zero": 1})
+    plan = client.post("/api/v1/plan", json=document, params=asked).json()
+    found = plan["estimate"]
+    assert (found["plan"], found["accelerator"], found["fits"]) == ("dp8 zero1", "H100-SXM", True)
+    assert found["step_s"] == pytest.approx(sum(found["seconds"].values()))
+    assert found["budget_tokens"] == 1e9
+    assert found["checkpoint"]["failures_s"] == 1000 * 3600 / 8
+    assert plan["search"] is None
+    assert "island: link unknown, taken as nvlink4, usual for H100-SXM" in plan["notes"]
+
+
+def test_plan_searches_when_asked(app: FastAPI, client: TestClient) -> None:
+    _observe(app, H100S)
+    asked = {"auto": True, "ranks": 4}
+    plan = client.post("/api/v1/plan", json=job_file(parallelism={}), params=asked).json()
+    found = plan["search"]
+    assert 1 <= len(found["best"]) <= 10
+    assert found["considered"] == len(found["best"]) + sum(found["lost"].values())
+    times = [best["step_s"] for best in found["best"]]
+    assert times == sorted(times)
+    for best in found["best"]:
+        degrees = best["parallelism"]
+        assert degrees["tp"] * degrees["pp"] * degrees["dp"] * degrees["cp"] == 4
+
+
+def test_plan_on_unknown_accelerators_has_no_estimate(app: FastAPI, client: TestClient) -> None:
+    _observe(app, Fabric((Node("n0", 2),)))
+    plan = client.post("/api/v1/plan", json=job_file()).json()
+    assert plan["estimate"] is None
+    assert plan["notes"] == [
+        "no estimate: the fabric has an accelerator that orchestrator/estimate/hardware.yaml does not name"
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"ranks": 0}, {"tokens": -1}, {"checkpoint_stall_s": 0}, {"auto": "maybe"}]
+)
+def test_wrong_questions_of_a_plan_are_refused(client: TestClient, wrong: dict[str, object]) -> None:
+    answer = client.post("/api/v1/plan", json=job_file(), params=wrong)
+    assert answer.status_code == 422
+    assert next(iter(wrong)) in answer.text
+
+
 def test_plan_counts_what_is_taken(app: FastAPI, client: TestClient, submit: Submit) -> None:
     """One slot of each island is taken: eight minus four are free, and no tensor group of two fits."""
     _observe(app)

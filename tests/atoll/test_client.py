@@ -267,6 +267,10 @@ PAIRS = {
     "Timeline": "TimelineView",
     "Log": "LogView",
     "LogPiece": "LogPiece",
+    "AxisCost": "AxisCost",
+    "IntervalAdvice": "IntervalAdvice",
+    "Estimate": "EstimateView",
+    "PlanSearch": "SearchView",
     "PlanAnswer": "PlanAnswer",
     "SlotView": "SlotView",
     "NodeView": "NodeView",
@@ -277,10 +281,10 @@ PAIRS = {
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS.items())
 def test_the_clients_types_are_those_of_the_server(mine: str, theirs: str) -> None:
     """Same fields, and null allowed wherever the server may say null."""
-    from api.schemas import cluster, jobs, timelines
+    from api.schemas import cluster, estimates, jobs, plan, timelines
     from orchestrator.lifecycle import timeline
 
-    homes = (jobs, cluster, timelines, timeline)
+    homes = (jobs, plan, estimates, cluster, timelines, timeline)
     served = next(getattr(home, theirs) for home in homes if hasattr(home, theirs)).model_fields
     known = getattr(answers, mine).model_fields
     assert set(known) == set(served)

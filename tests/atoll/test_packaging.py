@@ -48,6 +48,7 @@ def test_the_wheel_is_whole(wheel: list[str]) -> None:
         "api/static/index.html",
         "api/static/assets/index.js",
         "atoll/demo.yaml",
+        "orchestrator/estimate/hardware.yaml",
         "atoll/cli/submit.py",
         "orchestrator/store/migrations/versions/0001_first_tables.py",
     ):

@@ -28,7 +28,7 @@ from actors.training.metrics.memory import device_name, peak_bytes
 from actors.training.metrics.traffic import Traffic
 from actors.training.parallel.mesh import RankMesh
 from actors.training.parallel.timeline import DeviceClock, HostClock
-from orchestrator.estimate.devices import peak_flops
+from orchestrator.estimate.hardware import peak_flops
 from orchestrator.lifecycle.reports import TRAFFIC_AXES
 from orchestrator.spec import JobSpec
 

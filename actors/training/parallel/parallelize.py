@@ -24,7 +24,7 @@ from actors.training.parallel.execution import Accumulation, Execution
 from actors.training.parallel.expert import apply_expert_parallel
 from actors.training.parallel.layout import ParameterLayout, Span
 from actors.training.parallel.mesh import RankMesh
-from actors.training.parallel.pipeline import Pipeline, Shapes, split_blocks, split_layers, stages_of
+from actors.training.parallel.pipeline import Pipeline, Shapes
 from actors.training.parallel.sharding import shard_states
 from actors.training.parallel.tensor import apply_tensor_parallel
 from actors.training.parallel.tensor_plan import apply_tensor_plan, resolve_plan
@@ -39,6 +39,7 @@ from actors.training.precision import (
 )
 from actors.training.recompute import install_recompute
 from orchestrator.estimate.flops import flops_per_token
+from orchestrator.estimate.stages import split_blocks, split_layers, stages_of
 from orchestrator.spec import JobSpec
 
 

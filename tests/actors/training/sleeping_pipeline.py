@@ -12,8 +12,9 @@ from gang import FakeReporter, run_ranks
 from torch import Tensor, nn
 
 from actors.training.parallel.mesh import build_mesh, set_default_timeout
-from actors.training.parallel.pipeline import Pipeline, Shapes, stages_of
+from actors.training.parallel.pipeline import Pipeline, Shapes
 from actors.training.parallel.timeline import StepTimelines
+from orchestrator.estimate.stages import stages_of
 from orchestrator.lifecycle.timeline import Timeline
 from orchestrator.spec.sections import ParallelismSpec
 

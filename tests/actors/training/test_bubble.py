@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sleeping_pipeline import run_sleeping
 
-from actors.training.parallel.pipeline import stages_of
 from orchestrator.estimate.pipeline import bubble_of
+from orchestrator.estimate.stages import stages_of
 from orchestrator.lifecycle.timeline import Work
 from orchestrator.spec.sections import ParallelismSpec
 

@@ -11,7 +11,7 @@ from plans import demo_job, run_engine, train_job
 from traffic_plans import expected
 
 from actors.training.metrics.memory import device_name, peak_bytes
-from actors.training.parallel.pipeline import stages_of
+from orchestrator.estimate.stages import stages_of
 from orchestrator.lifecycle.cost import PHASES, step_cost
 
 PLAN = {"tp": 2, "pp": 2, "dp": 1, "microbatches": 2}

@@ -24,8 +24,8 @@ from actors.training.parallel.collectives import copy_in, gather_positions, redu
 from actors.training.parallel.data_parallel import GradientReducer
 from actors.training.parallel.layout import ParameterLayout, Span
 from actors.training.parallel.mesh import build_mesh
-from actors.training.parallel.pipeline import split_layers
 from actors.training.parallel.vocabulary import sharded_cross_entropy
+from orchestrator.estimate.stages import split_layers
 from orchestrator.placement.mesh import Mesh
 from orchestrator.spec.sections import ModelSpec, MoeSpec, OptimizerSpec, ParallelismSpec
 

@@ -11,8 +11,8 @@ from plans import run_engine
 
 from actors.training.metrics.traffic import Traffic
 from actors.training.model.moe import MoeFeedForward
-from actors.training.parallel.pipeline import split_layers, stages_of
 from orchestrator.estimate.share import Stage
+from orchestrator.estimate.stages import split_layers, stages_of
 from orchestrator.estimate.traffic import step_traffic
 from orchestrator.spec import JobSpec
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.estimate.devices import peak_flops
 from orchestrator.estimate.flops import flops_per_token, weights_passed
+from orchestrator.estimate.hardware import peak_flops
 from orchestrator.spec.sections import ModelSpec, MoeSpec, Precision
 
 LLAMA2_7B = ModelSpec(layers=32, hidden=4096, heads=32, kv_heads=32, ffn_hidden=11008)
@@ -41,6 +41,7 @@ def test_attention_counts_the_causal_half() -> None:
         ("NVIDIA A100-SXM4-40GB", Precision.FP16, 312),
         ("NVIDIA A100-SXM4-40GB", Precision.FP32, 19.5),
         ("NVIDIA GB200", Precision.BF16, 2500),
+        ("NVIDIA H100 80GB HBM3", Precision.FP8, 1978.9),
     ],
 )
 def test_peaks_by_the_drivers_name(name: str, precision: Precision, tera: float) -> None:
@@ -51,4 +52,5 @@ def test_unknown_devices_and_formats_have_no_peak() -> None:
     assert peak_flops(None, Precision.BF16) is None
     assert peak_flops("Some New Device", Precision.BF16) is None
     assert peak_flops("NVIDIA L40S", Precision.FP64) is None
-    assert peak_flops("NVIDIA H100 80GB HBM3", Precision.FP8) is None
+    assert peak_flops("NVIDIA A100-SXM4-80GB", Precision.FP8) is None
+    assert peak_flops("cpu", Precision.FP32) is None

@@ -299,7 +299,8 @@ export interface paths {
         put?: never;
         /**
          * Plan
-         * @description Solves for the nodes as last seen and the slots and CPUs that are free now.
+         * @description Solves for the nodes as last seen and the slots and CPUs that are free now; costs are those of the whole
+         *     cluster.
          */
         post: operations["planJob"];
         delete?: never;
@@ -430,6 +431,36 @@ export interface components {
              * Format: date-time
              */
             started_at: string;
+        };
+        /** AxisCost */
+        AxisCost: {
+            /**
+             * Axis
+             * @description `tp`, `cp`, `pp`, `dp`, `ep`, or `shard`: what ZeRO gathers and scatters.
+             */
+            axis: string;
+            /** Degree */
+            degree: number;
+            /**
+             * Exposed S
+             * @description Seconds of a step that nothing hides.
+             */
+            exposed_s: number;
+            /**
+             * Link
+             * @description Class of the link there.
+             */
+            link: string;
+            /**
+             * Sent Bytes
+             * @description That a rank sends in a step.
+             */
+            sent_bytes: number;
+            /**
+             * Tier
+             * @description The nearest tier that holds the axis's groups.
+             */
+            tier: string;
         };
         /**
          * AxisRule
@@ -635,6 +666,64 @@ export interface components {
              */
             vocab_size: number;
         };
+        /** EstimateView */
+        EstimateView: {
+            /** Accelerator */
+            accelerator: string;
+            /** Axes */
+            axes: components["schemas"]["AxisCost"][];
+            /** Budget Gpu Hours */
+            budget_gpu_hours: number;
+            /** Budget S */
+            budget_s: number;
+            /** Budget Tokens */
+            budget_tokens: number;
+            checkpoint: components["schemas"]["IntervalAdvice"] | null;
+            /** Fits */
+            fits: boolean;
+            /**
+             * Memory Bytes
+             * @description Of the rank that needs most: parameters, gradients, optimizer, activations, buffers.
+             */
+            memory_bytes: {
+                [key: string]: number;
+            };
+            /** Memory Limit Bytes */
+            memory_limit_bytes: number;
+            /** Memory Total Bytes */
+            memory_total_bytes: number;
+            /** Mfu */
+            mfu: number;
+            /**
+             * Mfu Convention
+             * @description `causal`: attention's causal half counts.
+             */
+            mfu_convention: string;
+            /**
+             * Model Flops
+             * @description Of a step.
+             */
+            model_flops: number;
+            /** Parallelism */
+            parallelism: {
+                [key: string]: unknown;
+            };
+            /** Plan */
+            plan: string;
+            /** Recompute */
+            recompute: string;
+            /**
+             * Seconds
+             * @description Of a step: forward, backward, recompute, bubble, communication (exposed), optimizer.
+             */
+            seconds: {
+                [key: string]: number;
+            };
+            /** Step S */
+            step_s: number;
+            /** Tokens Per S */
+            tokens_per_s: number;
+        };
         /** Evaluation */
         Evaluation: {
             /**
@@ -697,6 +786,30 @@ export interface components {
             problems: string[];
             /** Status */
             status: string;
+        };
+        /** IntervalAdvice */
+        IntervalAdvice: {
+            /**
+             * Failures Measured
+             * @description False: Llama 3's rate was taken.
+             */
+            failures_measured: boolean;
+            /**
+             * Failures S
+             * @description Mean seconds between failures of the job.
+             */
+            failures_s: number;
+            /**
+             * Lost
+             * @description Share of the time that checkpoints and repeated steps take at this interval.
+             */
+            lost: number;
+            /** Seconds */
+            seconds: number;
+            /** Stall S */
+            stall_s: number;
+            /** Steps */
+            steps: number;
         };
         /** JobDetail */
         JobDetail: {
@@ -1538,6 +1651,8 @@ export interface components {
         PlanAnswer: {
             /** Axes */
             axes: components["schemas"]["AxisView"][];
+            /** @description Null when the cost is not known; `notes` says why. */
+            estimate: components["schemas"]["EstimateView"] | null;
             /**
              * Ever
              * @description False when the job cannot fit even on the empty cluster.
@@ -1547,6 +1662,11 @@ export interface components {
             explanation: string[];
             /** Fits */
             fits: boolean;
+            /**
+             * Notes
+             * @description What the estimate takes for granted, or why there is none.
+             */
+            notes: string[];
             /** Plan */
             plan: string;
             /** Ranks */
@@ -1558,6 +1678,8 @@ export interface components {
             refusal: string | null;
             /** Refusal Details */
             refusal_details: string[];
+            /** @description With `auto`: the fastest plans for this job. */
+            search: components["schemas"]["SearchView"] | null;
             /** World Size */
             world_size: number;
         };
@@ -1749,6 +1871,23 @@ export interface components {
              * @default 8192
              */
             original_positions: number;
+        };
+        /** SearchView */
+        SearchView: {
+            /**
+             * Best
+             * @description Fastest first.
+             */
+            best: components["schemas"]["EstimateView"][];
+            /** Considered */
+            considered: number;
+            /**
+             * Lost
+             * @description Plans that are not among the best, by why: memory, refused, bubble, communication, recompute, compute.
+             */
+            lost: {
+                [key: string]: number;
+            };
         };
         /** SlotView */
         SlotView: {
@@ -3476,7 +3615,18 @@ export interface operations {
     };
     planJob: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Search for the fastest plans; takes seconds. */
+                auto?: boolean;
+                /** @description Accelerators a search may use; those of the job's own plan, or all when it has one. */
+                ranks?: number | null;
+                /** @description Budget to estimate the time for; the job's own steps if not given. */
+                tokens?: number | null;
+                /** @description Seconds that training waits for a checkpoint: gives advice on how often. */
+                checkpoint_stall_s?: number | null;
+                /** @description As measured on this cluster; Llama 3's if not given. */
+                gpu_hours_between_failures?: number | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
