@@ -34,22 +34,17 @@ from orchestrator.spec.values import Values
 from orchestrator.spec.violations import InvalidSpecError
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node
 from orchestrator.topology.names import natural_key
+from orchestrator.topology.sources.content import Content
+from orchestrator.topology.sources.documents import Table, rows_at
+from orchestrator.topology.sources.reading import MAX_NODES, Reading
+from orchestrator.topology.sources.reading import InvalidFabricError as InvalidFabricError
 
-MAX_NODES = 200_000
 MAX_CHARACTERS = 1 << 22
 MAX_VALUES = 1_000_000
 _RANGE = re.compile(r"([^\[\]]*)\[(\d{1,7})-(\d{1,7})\]([^\[\]]*)")
 _NAME = r"^[A-Za-z0-9{]([A-Za-z0-9._{}-]*[A-Za-z0-9}])?$"
 
 Name = Annotated[str, Field(min_length=1, max_length=63, pattern=_NAME)]
-
-
-class InvalidFabricError(ValueError):
-    """A fabric file that cannot be taken; `problems` and the message have every violation."""
-
-    def __init__(self, origin: str, problems: list[str]) -> None:
-        self.problems = problems
-        super().__init__(f"{origin}: " + "; ".join(problems))
 
 
 class _Entry(BaseModel):
@@ -70,6 +65,19 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     nodes: list[_Entry]
+
+
+def recognises(content: Content) -> bool:
+    """A mapping with the key `nodes`, a list of mappings with names; no other key but what the format knows."""
+    document = content.document
+    if not isinstance(document, Table) or "nodes" not in document:
+        return False
+    entries = rows_at(document, "nodes")
+    return len(document) == 1 and all(isinstance(entry, Table) and "name" in entry for entry in entries)
+
+
+def read(content: Content) -> list[Reading]:
+    return [Reading("Atoll fabric", fabric_from_yaml(content.text, origin=content.file))]
 
 
 def read_fabric_file(path: Path) -> Fabric:
