@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -24,6 +25,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="cpu",
         help="where the plans of one rank in test_plan_matrix.py train (benchmarks/gpu.sh)",
     )
+    parser.addoption(
+        "--shared-data",
+        default=os.environ.get("ATOLL_SHARED_DATA"),
+        help="folder of public inputs (topology files, traces, tables); tests that read them are skipped without it",
+    )
+
+
+@pytest.fixture(scope="session")
+def shared_data(request: pytest.FixtureRequest) -> Path:
+    """The folder of public inputs that are not part of the repository."""
+    given = request.config.getoption("--shared-data")
+    folder = Path(given) if given else Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("public inputs are not here: --shared-data DIR or ATOLL_SHARED_DATA names their folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def topology_data(shared_data: Path) -> Path:
+    return shared_data / "topology"
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,7 @@ def show(
     ],
     as_json: Json = False,
 ) -> None:
-    """Shows nodes, GPUs and domains that topology files describe together, and what is wrong in them. Needs no server."""
+    """Shows nodes, GPUs and domains that topology files describe, and what is wrong in them. Needs no server."""
     try:
         combined = read_fabric([FabricFile.parse(file) for file in files])
     except InvalidFabricError as error:
@@ -100,7 +100,11 @@ def _tier_json(fabric: Fabric, tier: Tier) -> dict[str, Any]:
 
 def known_tiers(fabric: Fabric) -> list[Tier]:
     """Tiers of which a domain or a link is known, nearest first."""
-    return [tier for tier in LINK_TIERS if tier in fabric.links or (tier is not Tier.NODE and domains_at(fabric, tier))]
+    return [
+        tier
+        for tier in LINK_TIERS
+        if tier in fabric.links or (tier is not Tier.NODE and domains_at(fabric, tier))
+    ]
 
 
 def domains_at(fabric: Fabric, tier: Tier) -> set[str]:
@@ -131,7 +135,7 @@ def print_fabric(console: Console, combined: Combined) -> None:
 def _tier_text(fabric: Fabric, tier: Tier) -> str:
     count = len(domains_at(fabric, tier))
     link = fabric.links.get(tier)
-    parts = [f"{tier.value:7}{count:6} domain{'' if count == 1 else 's'}" if count else f"{tier.value:7}"]
+    parts = [f"{tier.value:7}{count:6} domain{'' if count == 1 else 's'}"]
     if link is not None:
         parts.append(link.kind or "link class unknown")
         if link.bandwidth is not None:

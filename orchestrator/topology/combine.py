@@ -72,7 +72,9 @@ def _add(found: dict[str, Node], origin: dict[str, str], source: Named) -> list[
 def _few(conflicts: list[str]) -> list[str]:
     conflicts = sorted(conflicts, key=natural_key)
     more = len(conflicts) - LISTED_CONFLICTS
-    return conflicts if more <= 0 else [*conflicts[:LISTED_CONFLICTS], f"{more} more contradictions like these"]
+    return (
+        conflicts if more <= 0 else [*conflicts[:LISTED_CONFLICTS], f"{more} more contradictions like these"]
+    )
 
 
 def _renamed(found: Mapping[str, Node], nodes: Sequence[Node]) -> list[Node]:
@@ -105,12 +107,14 @@ def _same_domains(found: Mapping[str, Node], nodes: Sequence[Node], tier: Tier) 
 
 def _with_domain(node: Node, tier: Tier, names: Mapping[str, str]) -> Node:
     domain = node.domains.get(tier)
-    if domain not in names:
+    if domain is None or domain not in names:
         return node
     return replace(node, domains={**node.domains, tier: names[domain]})
 
 
-def _add_inside(found: dict[str, Node], origin: dict[str, str], source: Named, *, alone: bool) -> list[Problem]:
+def _add_inside(
+    found: dict[str, Node], origin: dict[str, str], source: Named, *, alone: bool
+) -> list[Problem]:
     """Tells the nodes `source.hosts` what the inside of a node looks like."""
     problems: list[Problem] = []
     conflicts: list[str] = []
@@ -128,18 +132,16 @@ def _add_inside(found: dict[str, Node], origin: dict[str, str], source: Named, *
         if Tier.ISLAND in known.domains and node.islands:
             conflicts.append(
                 f"node {host}: {known.domains[Tier.ISLAND]} is one island for all its accelerators in "
-                f"{origin[host]}, {counted(len(set(node.islands.values())), 'island')} in {source.file}; the latter count"
+                f"{origin[host]}, {counted(len(set(node.islands.values())), 'island')} in {source.file}; these count"
             )
             known = replace(known, domains={t: d for t, d in known.domains.items() if t is not Tier.ISLAND})
-        found[host] = completed(
-            known, node, conflicts, mine=f"in {origin[host]}", theirs=f"in {source.file}"
-        )
+        found[host] = completed(known, node, conflicts, mine=f"in {origin[host]}", theirs=f"in {source.file}")
     if strangers and not alone:
         problems.append(
             Problem(
                 source.file,
                 None,
-                f"describes {listed(strangers)}, which no other file names; write NODES=FILE to say which nodes it is of",
+                f"describes {listed(strangers)}, which no other file names; NODES=FILE says which nodes it is of",
             )
         )
     return [*problems, *(Problem(source.file, None, text) for text in _few(conflicts))]
@@ -176,5 +178,7 @@ def _presence(found: dict[str, Node], whole: Sequence[Named]) -> list[Problem]:
         unlisted = [n.name for n in source.reading.fabric.nodes if n.name not in known and n.accelerators]
         if unlisted:
             what = f"{counted(len(unlisted), 'node')} in no topology file, so placed last"
-            problems.append(Problem(source.file, None, f"{what}: {listed(sorted(unlisted, key=natural_key))}"))
+            problems.append(
+                Problem(source.file, None, f"{what}: {listed(sorted(unlisted, key=natural_key))}")
+            )
     return problems

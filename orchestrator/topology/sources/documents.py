@@ -18,7 +18,16 @@ MAX_VALUES = 2_000_000
 """Values of one file, aliases counted each time."""
 MAX_DEPTH = 48
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_PLAIN = {"null": None, "Null": None, "NULL": None, "~": None, "": None, "true": True, "True": True, "TRUE": True}
+_PLAIN = {
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "~": None,
+    "": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+}
 _PLAIN |= {"false": False, "False": False, "FALSE": False}
 
 
@@ -57,7 +66,9 @@ def read_documents(text: str, *, file: str) -> list[Any]:
 def _refuse_yaml(error: Exception, file: str) -> NoReturn:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     at = f"line {mark.line + 1}: " if mark is not None else ""
-    what = getattr(error, "problem", None) or getattr(error, "context", None) or getattr(error, "reason", None)
+    what = (
+        getattr(error, "problem", None) or getattr(error, "context", None) or getattr(error, "reason", None)
+    )
     raise InvalidFabricError(file, [f"{at}not valid YAML: {shortened(str(what or error))}"]) from None
 
 
@@ -104,7 +115,7 @@ class _Builder:
         self._counted(1, event)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                self._refuse(event, f"the alias {shortened(event.anchor)!r} names nothing before it")
+                self._refuse(event, f"the alias {shortened(str(event.anchor))!r} names nothing before it")
             value, size = self._anchors[event.anchor]
             self._counted(size, event)
             return value

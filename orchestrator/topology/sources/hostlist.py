@@ -1,7 +1,8 @@
 """Host lists: `tux[0-3,12],gpu[001-004]`, as Slurm, pdsh and ClusterShell write them.
 
-Several brackets in one name multiply (`r[1-2]n[1-3]`), leading zeros set the width, `[0-10:2]` and `[0-10/2]` step, and
-brackets may lie in brackets (`n[1,[3-5]]`). Names are counted before any is made: `n[1-999999999]` costs nothing.
+Several brackets in one name multiply (`r[1-2]n[1-3]`), leading zeros set the width, `[0-10:2]` and `[0-10/2]`
+step, and brackets may lie in brackets (`n[1,[3-5]]`). Names are counted before any is made: `n[1-999999999]`
+costs nothing.
 """
 
 from __future__ import annotations
@@ -133,13 +134,17 @@ class _Parser:
         found = _RANGE.fullmatch(text.strip())
         if found is None:
             if not text.strip().isalnum():
-                raise self._error(f"has {shortened(text, 20)!r} in a bracket; a number or a range like 0-7 can stand there")
+                raise self._error(
+                    f"has {shortened(text, 20)!r} in a bracket; a number or a range like 0-7 can stand there"
+                )
             return (text.strip(),)
         first, last, step = found.groups()
         if max(len(first), len(last), len(step or "")) > MAX_DIGITS:
             raise self._error(f"has a number of more than {MAX_DIGITS} digits")
         if int(first) > int(last):
-            raise self._error(f"has the range {first}-{last}; the first number must not be larger than the last")
+            raise self._error(
+                f"has the range {first}-{last}; the first number must not be larger than the last"
+            )
         if step is not None and int(step) == 0:
             raise self._error("steps by 0")
         return _Span(int(first), int(last), int(step or 1), len(first))

@@ -5,14 +5,29 @@ A source is a module with `recognises(content)` and `read(content)`. Adding one 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
-from orchestrator.topology.sources import slurm_conf, slurm_yaml, yaml_file
+from orchestrator.topology.sources import (
+    ibnetdiscover,
+    kubernetes,
+    nccl_xml,
+    netq,
+    nvidia_smi,
+    ray_nodes,
+    slurm_conf,
+    slurm_yaml,
+    topograph_json,
+    topograph_model,
+    yaml_file,
+)
 from orchestrator.topology.sources.content import Content
-from orchestrator.topology.sources.reading import InvalidFabricError, Problem, Reading
+from orchestrator.topology.sources.documents import Rows, Table, table_at
+from orchestrator.topology.sources.reading import InvalidFabricError, Problem, Reading, listed
 
+_OBJECT = re.compile(r'(?m)^[ \t]*"?apiVersion"?[ \t]*:')
 MAX_PROBLEMS = 200
 """Problems of one file that are kept; a broken file of a large cluster has one a node."""
 
@@ -27,32 +42,58 @@ class Source(Protocol):
 
 
 FORMATS = (
-    "Slurm topology.conf and topology.yaml, Topograph models and graph JSON, Kubernetes nodes, HyperNodes and Topologies, "
-    "nvidia-smi topo -m and -L, NCCL topology XML, ibnetdiscover, NetQ, Ray nodes, Atoll fabric files"
+    "Slurm topology.conf and topology.yaml, Topograph models and graph JSON, Kubernetes nodes, HyperNodes and "
+    "Topologies, nvidia-smi topo -m and -L, NCCL topology XML, ibnetdiscover, NetQ, Ray nodes, Atoll fabric files"
 )
-TEXT_SOURCES: tuple[Source, ...] = (slurm_conf,)
-DOCUMENT_SOURCES: tuple[Source, ...] = (slurm_yaml, yaml_file)
+TEXT_SOURCES: tuple[Source, ...] = (nccl_xml, ibnetdiscover, nvidia_smi, slurm_conf)
+DOCUMENT_SOURCES: tuple[Source, ...] = (
+    kubernetes,
+    slurm_yaml,
+    ray_nodes,
+    netq,
+    topograph_json,
+    yaml_file,
+    topograph_model,
+)
 
 
 def read_contents(contents: Sequence[Content]) -> list[tuple[str, Reading]]:
     """Every file's name and what was read. InvalidFabricError of the first that cannot be taken."""
-    return [
-        (content.file, _limited(reading)) for content in contents for reading in source_of(content).read(content)
-    ]
+    sources = [(source_of(content), content) for content in contents]
+    together = kubernetes.read_together([content for source, content in sources if source is kubernetes])
+    found: list[tuple[str, Reading]] = []
+    for source, content in sources:
+        if source is kubernetes:
+            found += [(file, reading) for file, reading in together if file == content.file]
+        else:
+            found += [(content.file, reading) for reading in source.read(content)]
+    return [(file, _limited(reading)) for file, reading in found]
 
 
 def source_of(content: Content) -> Source:
     """The source that reads `content`. InvalidFabricError where none does."""
-    for source in TEXT_SOURCES:
-        if source.recognises(content):
-            return source
+    if not _OBJECT.search(content.text):  # a ConfigMap may hold a topology.conf
+        for source in TEXT_SOURCES:
+            if source.recognises(content):
+                return source
     try:
         for source in DOCUMENT_SOURCES:
             if source.recognises(content):
                 return source
     except InvalidFabricError as error:
-        raise content.refuse(f"{error.problems[0]}; and none of {FORMATS}") from None
-    raise content.refuse(f"is none of {FORMATS}")
+        raise content.refuse(f"{error.problems[0]}; it is none of {FORMATS}") from None
+    raise content.refuse(f"{_described(content.document)}; it is none of {FORMATS}")
+
+
+def _described(document: Any) -> str:
+    """What a text is that no source knows."""
+    if isinstance(document, Table):
+        if table_at(document, "spec", "networkTopology"):
+            return "is a piece of a Volcano job: it asks for a placement and describes no network"
+        return f"is YAML with the keys {listed(list(document))}"
+    if isinstance(document, Rows):
+        return "is a list of things that are no nodes or topologies"
+    return "is plain text"
 
 
 def _limited(reading: Reading) -> Reading:

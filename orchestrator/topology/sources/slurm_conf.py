@@ -1,8 +1,9 @@
 """Slurm's topology.conf (tree and block), and the node lines of slurm.conf.
 
-Specification: topology.conf(5), slurm.conf(5) and Slurm's parse_config.c: keys in any case, `#` begins a comment, a
-backslash at the end joins the next line, spaces may stand around `=`. A block is an accelerator island (topology/block
-was made for NVL72 racks, and Topograph writes NVLink domains so); a switch a leaf, spine or core.
+Specification: topology.conf(5), slurm.conf(5) and Slurm's parse_config.c: keys in any case, `#` begins a
+comment, a backslash at the end joins the next line, spaces may stand around `=`. A block is an accelerator
+island (topology/block was made for NVL72 racks, and Topograph writes NVLink domains so); a switch a leaf,
+spine or core.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ class _File:
         islands = self._blocks(records)
         listed_nodes = self._inventory(records)
         rings = {
-            node for record in records if record.values.get("ringname") for node in self._hosts(record, "nodes")
+            node
+            for record in records
+            if record.values.get("ringname")
+            for node in self._hosts(record, "nodes")
         }
         if self._violations:
             raise self._content.refuse(*self._violations)
@@ -66,12 +70,17 @@ class _File:
         named = sorted({*domains, *islands, *rings}, key=natural_key)
         unplaced = [node for node in named if not domains.get(node) and node not in islands]
         if unplaced:
-            self._note(None, f"no switch is known for {listed(unplaced)}: placed last, and never taken to be near others")
+            self._note(
+                None,
+                f"no switch is known for {listed(unplaced)}: placed last, and never taken to be near others",
+            )
         if not named and not listed_nodes:
             raise self._content.refuse("names switches and no node")
         found = []
         if named:
-            nodes = tuple(Node(node, 0, dict(domains.get(node, {})) | islands.get(node, {})) for node in named)
+            nodes = tuple(
+                Node(node, 0, dict(domains.get(node, {})) | islands.get(node, {})) for node in named
+            )
             found.append(Reading("Slurm topology.conf", Fabric(nodes), tuple(self._problems)))
         if listed_nodes:
             problems = [] if found else self._problems
@@ -129,7 +138,9 @@ class _File:
             for node in nodes:
                 known = found.setdefault(node, {Tier.ISLAND: name})[Tier.ISLAND]
                 if known != name:
-                    self._note(record.line, f"node {node} is in block {known} and in block {name}; {known} counts")
+                    self._note(
+                        record.line, f"node {node} is in block {known} and in block {name}; {known} counts"
+                    )
         self._check_sizes(records, sizes)
         return found
 

@@ -18,7 +18,9 @@ _PLUGINS = ("tree", "block", "flat", "ring", "torus3d")
 
 def recognises(content: Content) -> bool:
     document = content.document
-    return isinstance(document, Rows) and any(isinstance(item, Table) and "topology" in item for item in document)
+    return isinstance(document, Rows) and any(
+        isinstance(item, Table) and "topology" in item for item in document
+    )
 
 
 def read(content: Content) -> list[Reading]:
@@ -41,7 +43,10 @@ class _File:
         names = Counter(
             name
             for item in items
-            for name in {*_names(item, "tree", "switches", "switch"), *_names(item, "block", "blocks", "block")}
+            for name in {
+                *_names(item, "tree", "switches", "switch"),
+                *_names(item, "block", "blocks", "block"),
+            }
         )
         shared = {name for name, count in names.items() if count > 1}
         for item in items:
@@ -52,7 +57,10 @@ class _File:
             raise self._content.refuse("names topologies and no node")
         unplaced = [node for node, domains in self._found.items() if not domains]
         if unplaced:
-            self._note(None, f"no switch is known for {listed(unplaced)}: placed last, and never taken to be near others")
+            self._note(
+                None,
+                f"no switch is known for {listed(unplaced)}: placed last, and never taken to be near others",
+            )
         nodes = tuple(Node(name, 0, self._found[name]) for name in sorted(self._found, key=natural_key))
         return Reading("Slurm topology.yaml", Fabric(nodes), tuple(self._problems))
 
@@ -61,7 +69,9 @@ class _File:
         kinds = [plugin for plugin in _PLUGINS if item.get(plugin) not in (None, False)]
         if len(kinds) != 1:
             what = f"has {' and '.join(kinds)}" if kinds else f"has none of {', '.join(_PLUGINS)}"
-            self._violations.append(f"line {item.line}: topology {shortened(name)!r} {what}; it must have one")
+            self._violations.append(
+                f"line {item.line}: topology {shortened(name)!r} {what}; it must have one"
+            )
             return
         if kinds[0] in ("ring", "torus3d"):
             self._note(item.line, f"topology {name} is a {kinds[0]}; only trees and blocks are read")
@@ -103,7 +113,10 @@ class _File:
         known = self._found.setdefault(node, {})
         for tier, domain in domains.items():
             if known.setdefault(tier, domain) != domain:
-                self._note(line, f"node {node} is in {tier.value} {known[tier]} and in {domain}; {known[tier]} counts")
+                self._note(
+                    line,
+                    f"node {node} is in {tier.value} {known[tier]} and in {domain}; {known[tier]} counts",
+                )
 
     def _hosts(self, row: Table, key: str) -> list[str]:
         try:

@@ -1,7 +1,7 @@
 """A tree of switches -> the leaf, spine and core of each node.
 
-A switch's tier is its height: one without switches below it is a leaf, one above leaves a spine, one above spines a core.
-So branches of unequal depth still meet where they do in the network.
+A switch's tier is its height: one without switches below it is a leaf, one above leaves a spine, one above
+spines a core. So branches of unequal depth still meet where they do in the network.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class _Tree:
                 switch.name, switch.line, list(switch.switches), list(switch.nodes)
             )
             return
-        self._note(switch.line, f"switch {switch.name} is declared twice; what both declare is taken together")
+        self._note(
+            switch.line, f"switch {switch.name} is declared twice; what both declare is taken together"
+        )
         known.switches += switch.switches
         known.nodes += switch.nodes
 
@@ -84,12 +86,12 @@ class _Tree:
         height = dict.fromkeys(self._switches, 0)
         ready = [name for name, count in below.items() if count == 0]
         for name in ready:
-            above = self._parent.get(name)
-            if above is not None:
-                height[above] = max(height[above], height[name] + 1)
-                below[above] -= 1
-                if below[above] == 0:
-                    ready.append(above)
+            up = self._parent.get(name)
+            if up is not None:
+                height[up] = max(height[up], height[name] + 1)
+                below[up] -= 1
+                if below[up] == 0:
+                    ready.append(up)
         if max(height.values(), default=0) > MAX_HEIGHT:
             raise self._content.refuse(f"more than {MAX_HEIGHT} switches above one another")
         if len(ready) < len(self._switches):
@@ -139,7 +141,7 @@ class _Tree:
             return []
         what = counted(len(lost), "switch lies", "switches lie")
         message = (
-            f"{what} above the core tier ({listed([switch.name for switch in lost])}): three tiers of switches are kept, "
+            f"{what} above the core tier ({listed([switch.name for switch in lost])}): three tiers are kept, "
             "so nodes of different cores count as equally far"
         )
         return [self._content.problem(lost[0].line, message)]
