@@ -148,7 +148,7 @@ def _tier_text(fabric: Fabric, tier: Tier) -> str:
 def table_of_nodes(fabric: Fabric) -> Table:
     """The first nodes with their domains; in a pipe all columns are kept."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("NODE", "GPUS", "ISLAND", "LEAF", "SPINE", "CORE", "NICS"):
+    for heading in ("NODE", "STATE", "GPUS", "ISLAND", "LEAF", "SPINE", "CORE", "NICS"):
         table.add_column(heading, no_wrap=True)
     for node in fabric.nodes[:SHOWN_NODES]:
         table.add_row(*(escape(cell) for cell in _cells(node)))
@@ -165,6 +165,7 @@ def _cells(node: Node) -> list[str]:
     nics = [f"{index}:{'|'.join(node.rails[index])}" for index in sorted(node.rails)]
     return [
         node.name,
+        "absent" if not node.alive else "" if node.schedulable else "cordoned",
         str(node.accelerators) if node.accelerators else "?",
         " ".join(islands) or "?",
         *(node.domains.get(tier, "?") for tier in (Tier.LEAF, Tier.SPINE, Tier.CORE)),

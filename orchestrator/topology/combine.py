@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node
+from orchestrator.topology.links import Link
 from orchestrator.topology.merge import completed, merged_links
 from orchestrator.topology.names import natural_key
+from orchestrator.topology.sources.link_kinds import nvlink_of_model
 from orchestrator.topology.sources.reading import Problem, Reading, counted, listed
 
 LISTED_CONFLICTS = 20
@@ -49,6 +51,7 @@ def combine(sources: Sequence[Named]) -> Combined:
     problems += _presence(found, whole)
     links = merged_links(source.reading.fabric.links for source in sources)
     nodes = tuple(sorted(found.values(), key=lambda node: natural_key(node.name)))
+    links = _refined(links, nodes)
     facts: defaultdict[str, int] = defaultdict(int)
     for source in sources:
         for name, count in source.reading.facts.items():
@@ -145,6 +148,18 @@ def _add_inside(
             )
         )
     return [*problems, *(Problem(source.file, None, text) for text in _few(conflicts))]
+
+
+def _refined(links: dict[Tier, Link], nodes: Sequence[Node]) -> dict[Tier, Link]:
+    """Links with the generation of NVLink, where the accelerators say it and the source did not."""
+    link = links.get(Tier.ISLAND)
+    if link is None or link.kind != "nvlink":
+        return links
+    kinds = {
+        nvlink_of_model(node.accelerator) for node in nodes if node.islands or Tier.ISLAND in node.domains
+    }
+    (kind,) = kinds if len(kinds) == 1 else (None,)
+    return links if kind is None else {**links, Tier.ISLAND: replace(link, kind=kind)}
 
 
 def named_inside(inside: Node, name: str) -> Node:

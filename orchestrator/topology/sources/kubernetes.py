@@ -68,10 +68,10 @@ def _objects(content: Content) -> Iterator[Table]:
     for document in content.documents:
         items: list[Any] = rows_at(document, "items") if isinstance(document, Table) else []
         kind = text_at(document, "kind") or ""
-        if items and kind.endswith("List"):
+        if kind.endswith("List"):
             for item in items:
                 if isinstance(item, Table):
-                    item.setdefault("kind", kind.removesuffix("List"))
+                    item.setdefault("kind", kind.removesuffix("List"))  # a NodeList need not repeat it
                     yield item
         elif isinstance(document, Table):
             yield document

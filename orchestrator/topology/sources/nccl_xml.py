@@ -186,8 +186,8 @@ class _System:
                 else:
                     self._note(
                         link.line,
-                        f"{counted(count, 'link')} of GPU {own} lead to {target or 'nothing'}, no GPU of this file: "
-                        "not counted",
+                        f"{counted(count, 'link')} of GPU {own} to {target or 'nothing'}, no GPU of this file: not "
+                        "counted",
                     )
         found = {pair: min(sides.values()) for pair, sides in ends.items()}
         for pair, sides in ends.items():

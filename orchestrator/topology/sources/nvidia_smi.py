@@ -193,9 +193,7 @@ class _Paste:
             )
         nics = [name for name in matrix.devices if not _GPU.fullmatch(name) and name not in matrix.rows]
         if nics and not missing:
-            self._note(
-                matrix.last, f"{listed(nics)} have columns and no rows: read from the rows of the GPUs"
-            )
+            self._note(matrix.last, f"columns without rows, read from the rows of the GPUs: {listed(nics)}")
 
     def _cell(self, matrix: _Matrix, row: str, column: str) -> str | None:
         """The cell, or its mirror image."""

@@ -18,7 +18,7 @@ from orchestrator.topology.names import natural_key
 from orchestrator.topology.sources.content import Content
 from orchestrator.topology.sources.hostlist import HostListError, expand_hosts
 from orchestrator.topology.sources.reading import MAX_NODES, Problem, Reading, counted, listed, shortened
-from orchestrator.topology.sources.switch_tree import Switch, domains_by_node, is_no_switch
+from orchestrator.topology.sources.switch_tree import HEIGHTS, Switch, domains_by_node, is_no_switch
 
 _KEY = re.compile(r"[ \t]*([A-Za-z][\w.]*)[ \t]*=")
 _VALUE = re.compile(r'[ \t]*(?:"([^"]*)"|([^\s"]+))')
@@ -56,7 +56,8 @@ class _File:
         records = list(self._records())
         switches = [self._switch(record) for record in records if record.values.get("switchname")]
         islands = self._blocks(records)
-        listed_nodes = self._inventory(records)
+        blocks = {record.values["blockname"] for record in records if record.values.get("blockname")}
+        listed_nodes = self._inventory(records, blocks)
         rings = {
             node
             for record in records
@@ -70,8 +71,9 @@ class _File:
         named = sorted({*domains, *islands, *rings}, key=natural_key)
         unplaced = [node for node in named if not domains.get(node) and node not in islands]
         if unplaced:
+            lines = [switch.line for switch in switches if is_no_switch(switch.name)]
             self._note(
-                None,
+                lines[0] if lines else None,
                 f"no switch is known for {listed(unplaced)}: placed last, and never taken to be near others",
             )
         if not named and not listed_nodes:
@@ -156,7 +158,7 @@ class _File:
                     "job there that asks for whole blocks",
                 )
 
-    def _inventory(self, records: list[_Record]) -> tuple[Node, ...]:
+    def _inventory(self, records: list[_Record], blocks: set[str]) -> tuple[Node, ...]:
         found: dict[str, Node] = {}
         defaults: Mapping[str, str] = {}
         for record in records:
@@ -166,7 +168,7 @@ class _File:
             if name.upper() == "DEFAULT":
                 defaults = record.values
                 continue
-            pattern = _node_of({**defaults, **record.values})
+            pattern = _node_of({**defaults, **record.values}, blocks)
             for host in self._hosts(record, "nodename"):
                 found.setdefault(host, replace(pattern, name=host))
         return tuple(sorted(found.values(), key=lambda node: natural_key(node.name)))
@@ -189,13 +191,27 @@ class _File:
         self._problems.append(self._content.problem(line, message))
 
 
-def _node_of(values: Mapping[str, str]) -> Node:
+def _domains(text: str, blocks: set[str]) -> dict[Tier, str]:
+    """Of `Topology=TREE:ROOT:SPINE:LEAF,BLOCKS:BLOCK`, as nodes that are added while Slurm runs have it."""
+    found: dict[Tier, str] = {}
+    for one in text.split(","):
+        units = [unit for unit in one.split(":")[1:] if unit and not is_no_switch(unit)]
+        if len(units) == 1 and units[0] in blocks:
+            found.setdefault(Tier.ISLAND, units[0])
+        else:
+            for tier, unit in zip(HEIGHTS, reversed(units), strict=False):
+                found.setdefault(tier, unit)
+    return found
+
+
+def _node_of(values: Mapping[str, str], blocks: set[str]) -> Node:
     gpus = [match for match in _GPU.finditer(values.get("gres", "")) if match[1] != "no_consume"]
     kinds = {match[1].upper() for match in gpus if match[1]}
     state = values.get("state", "").lower()
     return Node(
         "",
         sum(int(match[2] or 1) for match in gpus),
+        _domains(values.get("topology", ""), blocks),
         accelerator=kinds.pop() if len(kinds) == 1 else None,
         alive=not any(state.startswith(word) for word in _GONE),
         schedulable=not any(word in state for word in _CLOSED),

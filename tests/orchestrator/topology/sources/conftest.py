@@ -18,7 +18,7 @@ Refusal = Callable[..., str]
 
 @pytest.fixture
 def read() -> Read:
-    """Texts by file name -> the fabric they describe together; the inside of a node is of the node the file is called after."""
+    """Texts by file name -> the fabric; the inside of a node is of the node the file is called after."""
 
     def reader(text: str | None = None, **texts: str) -> Combined:
         files = texts if text is None else {"file": text, **texts}
