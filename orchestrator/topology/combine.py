@@ -174,7 +174,7 @@ def named_inside(inside: Node, name: str) -> Node:
 def _presence(found: dict[str, Node], whole: Sequence[Named]) -> list[Problem]:
     """Marks nodes that are declared and not there; names them, and those that are there and in no declared source."""
     inventories = [source for source in whole if source.reading.inventory]
-    declared = [source for source in whole if not source.reading.inventory]
+    declared = [source for source in whole if not source.reading.inventory and source.reading.fabric.nodes]
     if not inventories or not declared:
         return []
     there = {node.name for source in inventories for node in source.reading.fabric.nodes}

@@ -33,7 +33,10 @@ class FabricFile:
 
 def read_fabric(files: Sequence[FabricFile]) -> Combined:
     """The fabric that `files` describe together. InvalidFabricError of the first that cannot be taken."""
-    return fabric_of([(read_content(file.path), file.hosts) for file in files])
+    hosts: dict[Path, tuple[str, ...]] = {}
+    for file in files:
+        hosts[file.path] = (*hosts.get(file.path, ()), *file.hosts)
+    return fabric_of([(read_content(path), names) for path, names in hosts.items()])
 
 
 def fabric_of(contents: Sequence[tuple[Content, tuple[str, ...]]]) -> Combined:

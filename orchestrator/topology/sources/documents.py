@@ -17,6 +17,8 @@ from orchestrator.topology.sources.reading import InvalidFabricError, shortened
 MAX_VALUES = 2_000_000
 """Values of one file, aliases counted each time."""
 MAX_DEPTH = 48
+MAX_JSON = 8 << 20
+"""Characters of a text that is tried as JSON when it is no YAML; almost all JSON is."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLAIN = {
     "null": None,
@@ -58,7 +60,7 @@ def read_documents(text: str, *, file: str) -> list[Any]:
     try:
         return _Builder(file).documents(text)
     except (yaml.YAMLError, RecursionError, UnicodeError) as error:
-        if text.lstrip()[:1] in ("{", "["):
+        if text.lstrip()[:1] in ("{", "[") and len(text) <= MAX_JSON:
             return [_from_json(text, file)]
         _refuse_yaml(error, file)
 
@@ -123,7 +125,7 @@ class _Builder:
             self._refuse(event, f"nested deeper than {MAX_DEPTH} levels")
         before = self._count
         if isinstance(event, yaml.ScalarEvent):
-            plain = event.style is None and event.implicit[0]
+            plain = not event.style and event.implicit[0]  # None, or empty from C
             value = _PLAIN.get(event.value, event.value) if plain else event.value
         elif isinstance(event, yaml.MappingStartEvent):
             value = self._table(event, depth)

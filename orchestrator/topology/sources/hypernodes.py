@@ -22,6 +22,8 @@ _ISLAND_NAMES = frozenset(
     {"island", "nvlink", "nvl", "nvl72", "nvlinkdomain", "nvlink-domain", "accelerator", "supernode"}
 )
 MAX_PATTERN = 200
+MAX_COST = 50_000_000
+"""Steps of matching one pattern with all names: a second or two."""
 MAX_REPEATS = 3
 """Unbounded repeats of one pattern: Python's engine tries all splits of a name among them."""
 
@@ -113,7 +115,7 @@ class _HyperNodes:
         return found
 
     def _matching(self, pattern: str, names: Sequence[str], line: int | None) -> list[str]:
-        if not safe_pattern(pattern):
+        if not safe_pattern(pattern) or _cost(pattern, names) > MAX_COST:
             self._note(
                 line,
                 f"the pattern {shortened(pattern)!r} is not valid, or too intricate to be read: it chooses nothing",
@@ -159,6 +161,17 @@ class _HyperNodes:
         self._problems.append(self._content.problem(line, message))
 
 
+def _cost(pattern: str, names: Sequence[str]) -> int:
+    """Steps that Python's engine may take at worst: it tries every split of a name among the unbounded repeats."""
+    power = len(_unbounded(pattern)) + 1
+    return sum(min(len(name), 253) ** power for name in names)
+
+
+def _unbounded(pattern: str) -> list[str]:
+    repeats = re.findall(r"(?<!\\)(?:[*+]|\{\d*,?\d*\})", pattern)
+    return [repeat for repeat in repeats if repeat in ("*", "+") or repeat.endswith(",}")]
+
+
 def _satisfies(labels: Mapping[str, str], row: Table) -> bool:
     """A label selector's requirement (Kubernetes LabelSelectorRequirement)."""
     key, operator = text_at(row, "key") or "", text_at(row, "operator")
@@ -175,9 +188,8 @@ def safe_pattern(pattern: str) -> bool:
     if len(pattern) > MAX_PATTERN or pattern.count("|") > 32 or re.search(r"\\[1-9]|\(\?[P<=!]", pattern):
         return False
     repeats = re.findall(r"(?<!\\)(?:[*+]|\{\d*,?\d*\})", pattern)
-    unbounded = [repeat for repeat in repeats if repeat in ("*", "+") or repeat.endswith(",}")]
     large = [number for repeat in repeats for number in re.findall(r"\d+", repeat) if len(number) > 2]
-    if large or len(unbounded) > MAX_REPEATS or re.search(r"\)(?:[*+]|\{)", pattern):
+    if large or len(_unbounded(pattern)) > MAX_REPEATS or re.search(r"\)(?:[*+]|\{)", pattern):
         return False
     try:
         re.compile(pattern)

@@ -21,7 +21,7 @@ from orchestrator.topology.sources.switch_graph import PlacedHosts, SwitchGraph,
 
 _RECORD = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([SHR]-[0-9a-fA-F]+)"\s*(?:#\s*"([^"]*)")?')
 _PORT = re.compile(
-    r'\[(\d+)\](?:\[[0-9a-fA-F]+\])?(?:\([0-9a-fA-F]+\))?\s+"([SHR]-[0-9a-fA-F]+)"\[(\d+)\](?:\([0-9a-fA-F]+\))?\s*(?:#\s*(.*))?'
+    r'\[(\d+)\](?:\[[0-9a-fA-F]+\])?(?:\([0-9a-fA-F]+\))?\s+"([SHR]-[0-9a-fA-F]+)"\[(\d+)\](?:\([0-9a-fA-F]+\))?\s*#\s*(.*)'
 )
 _SPEED = re.compile(r"\b(\d{1,2})x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
 _START = re.compile(r'(?m)^(?:Switch|Ca|Rt)[ \t]+\d+[ \t]+"[SHR]-')
@@ -73,6 +73,8 @@ class _Dump:
         self._records: dict[str, _Record] = {}
         self._adapters: dict[str, str] = {}
         """GUID of each adapter -> its name, as its own record or a switch's port says."""
+        self._last = max(number for number, line in enumerate(content.lines, start=1) if line.strip())
+        """Last line with text."""
         self._parse()
 
     def _parse(self) -> None:
@@ -90,13 +92,16 @@ class _Dump:
     def _port(self, record: _Record, line: str, number: int) -> None:
         port = _PORT.fullmatch(line.rstrip())
         if port is None:
-            last = number >= len([text for text in self._content.lines if text.strip()])
-            what = "the file was cut off here" if last else "is no port of a switch or adapter"
+            what = (
+                "the file was cut off here" if number == self._last else "is no port of a switch or adapter"
+            )
             raise self._content.refuse(f"line {number}: {what}: {line.strip()[:60]}")
-        speed = _SPEED.search(port[4] or "")
+        speed = _SPEED.search(port[4])
+        if speed is None and number == self._last:
+            raise self._content.refuse(f"line {number}: a port without its speed: the file was cut off here")
         other = _guid(port[2])
         record.ports[int(port[1][:9])] = (other, speed[0] if speed else None, number)
-        name = re.search(r'"([^"]*)"', port[4] or "")
+        name = re.search(r'"([^"]*)"', port[4])
         if other.startswith("H-") and record.is_switch and name is not None:
             self._adapters.setdefault(other, name[1])
 
@@ -107,6 +112,8 @@ class _Dump:
             record.guid: record.name for record in self._records.values() if not record.is_switch
         }
         hosts = self._hosts()
+        if not hosts:
+            raise self._content.refuse("holds no adapter that is named after a host: no node can be told")
         cables = self._cables(switches)
         homes = {
             f"host {name}": {

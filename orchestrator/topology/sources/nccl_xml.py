@@ -23,6 +23,7 @@ from orchestrator.topology.sources.reading import Problem, Reading, counted, lis
 from orchestrator.topology.sources.xml_tree import Element, read_xml
 
 MAX_GPUS = 256
+MAX_NICS = 1024
 MAX_GBPS = 3200
 """No adapter is faster; some drivers report nonsense."""
 _SWITCH = "0x0680"
@@ -130,6 +131,8 @@ class _System:
         count = self._number()
         if count > MAX_GPUS:
             raise self._content.refuse(f"has a GPU of index {count - 1}; at most {MAX_GPUS} are read")
+        if len(self._nics) > MAX_NICS:
+            raise self._content.refuse(f"has {len(self._nics)} adapters; at most {MAX_NICS} are read")
         links, through_switch = self._nvlinks()
         islands = islands_of(count, links)
         weak = weak_pairs(islands, links) if not through_switch else {}

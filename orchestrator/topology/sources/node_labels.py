@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.spec.sections import Tier
@@ -109,14 +109,14 @@ def real_clique(value: str) -> str | None:
 
 def positions(nodes: Sequence[Mapping[str, str]], levels: Sequence[str] = ()) -> list[Position]:
     """Position of each node by its labels; `levels` are label keys from the top down that a Kueue Topology names."""
-    chosen = [*_own_levels(levels), *_known_families(nodes)]
-    paths = [_path(labels, chosen) for labels in nodes]
+    own, families = _own_levels(levels), _known_families(nodes)
+    paths = [_path(labels, own, families) for labels in nodes]
     names = _qualified([path for path, _ in paths])
     found = []
     for labels, path, (_, dropped) in zip(nodes, names, paths, strict=True):
         island, nonsense = _island(labels)
         domains = {Tier.ISLAND: island} if island else {}
-        keys = {key for family in chosen for key in family if key in labels}
+        keys = {key for family in (*own, *families) for key in family if key in labels}
         bad = [f"{key}={labels[key]}" for key in sorted(keys) if real_name(labels[key]) is None]
         found.append(Position(domains | path, dropped, (*nonsense, *bad)))
     return found
@@ -139,16 +139,15 @@ def _known_families(nodes: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]
 
 
 def _path(
-    labels: Mapping[str, str], families: Iterable[tuple[str, ...]]
+    labels: Mapping[str, str], own: Sequence[tuple[str, ...]], families: Sequence[tuple[str, ...]]
 ) -> tuple[dict[Tier, str], tuple[str, ...]]:
-    """Domains by the first family that the node has a label of, and labels that are above the core."""
-    for family in families:
-        present = [key for key in family if key in labels]
-        if not present:
-            continue
-        if family[0].startswith(_AWS_LAYER):
+    """Domains by a Topology's levels, else by the family that the node has most labels of; labels above the core."""
+    present = [sum(key in labels for key in family) for family in families]
+    best = families[present.index(max(present))]
+    for family in (*own, best):
+        if family and family[0].startswith(_AWS_LAYER):
             # Instances hang on their lowest layer, the third or the fourth.
-            family = tuple(present)
+            family = tuple(key for key in family if key in labels)
         domains = {
             tier: value
             for tier, key in zip(HEIGHTS, family, strict=False)

@@ -1,16 +1,13 @@
 """`nvidia-smi topo -m`, `topo -mp`, `topo -p2p` and `nvidia-smi -L`, as people paste them.
 
-A matrix has a heading with a column per device and a row per device; the tool separates by tabs, pastes often
-by blanks. Cells of the matrix are never blank, cells behind it (CPU and NUMA affinity) may be: so cells are
-read from the left, and the `X` of each row must stand in the row's own column. Formats: NVIDIA's nvidia-
-smi(1), and outputs of 2016 to 2026 (`SOC` became `SYS`, adapters were `mlx5_0` and became `NIC0`).
+Formats: NVIDIA's nvidia-smi(1), and outputs of 2016 to 2026 (`SOC` became `SYS`, adapters were `mlx5_0` and became
+`NIC0`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Node
@@ -20,64 +17,24 @@ from orchestrator.topology.sources.content import Content
 from orchestrator.topology.sources.islands import Pair, islands_of, weak_pairs
 from orchestrator.topology.sources.link_kinds import gpu_model, nvlink_of_model
 from orchestrator.topology.sources.reading import Problem, Reading, counted, listed
+from orchestrator.topology.sources.smi_matrix import GPU, MAX_DEVICES, P2P, Matrix, heading, read_matrices
 
-MAX_DEVICES = 256
 NEARNESS = {"PIX": 0, "PXB": 1, "PSB": 1, "PHB": 2, "NODE": 3, "SYS": 4, "SOC": 4}
 """Paths over PCI Express, nearest first."""
-_P2P = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
-_GPU = re.compile(r"GPU?(\d{1,3})\.?")
-_CELL = re.compile(r"X|NV\d{1,3}|PIX|PXB|PSB|PHB|NODE|SYS|SOC|N/A|OK|CNS|GNS|TNS|NS|DR|U")
-_TITLES = re.compile(r"(?i)\b(?:CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)\b|(?:CPU|NUMA)\s+Affinity")
-_DEVICE = re.compile(r"[A-Za-z][\w.:-]*")
-_GLUED = re.compile(r"GPU\d+|NIC\d+|mlx\d+_(?:bond_)?\d+")
 _LISTED_GPU = re.compile(r"\bGPU (\d{1,4}): (.{1,120}?) \(UUID: ([^)]{1,80})\)")
 _LISTED_MIG = re.compile(r"\bMIG (\S{1,40})\s+Device\s+(\d{1,3}): \(UUID: [^)]{1,120}\)")
 _COMMAND = re.compile(r"nvidia-smi\s+topo\s+(-\S+)")
 
 
-@dataclass(slots=True)
-class _Row:
-    line: int
-    cells: list[str | None]
-    rest: str
-
-
-@dataclass(slots=True)
-class _Matrix:
-    line: int
-    devices: list[str]
-    rows: dict[str, _Row] = field(default_factory=dict)
-    last: int = 0
-    """Last line that belongs to it."""
-
-    @property
-    def is_p2p(self) -> bool:
-        return any(cell in _P2P for row in self.rows.values() for cell in row.cells)
-
-
 def recognises(content: Content) -> bool:
     if _LISTED_GPU.search(content.text):
         return True
-    return any(_heading(line) is not None for line in content.lines)
+    return any(heading(line) is not None for line in content.lines)
 
 
 def read(content: Content) -> list[Reading]:
     """The inside of one node. InvalidFabricError where no row of the matrix is whole."""
     return [_Paste(content).reading()]
-
-
-def _heading(line: str) -> list[str] | None:
-    """Devices of the columns, if `line` is a heading."""
-    found: list[str] = []
-    for word in _TITLES.sub(" ", line).split():
-        glued = _GLUED.findall(word)
-        for name in glued if "".join(glued) == word else [word]:
-            if not _DEVICE.fullmatch(name) or _CELL.fullmatch(name):
-                return None
-            found.append(_GPU.sub(r"GPU\1", name) if _GPU.fullmatch(name) else name)
-    if "GPU0" not in found or len(set(found)) != len(found) or len(found) > MAX_DEVICES:
-        return None
-    return found
 
 
 class _Paste:
@@ -88,24 +45,7 @@ class _Paste:
         """Whether some cell between GPUs is known."""
         self._most = 0
         """NVLinks of the pair with most."""
-        self._matrices = self._read_matrices()
-
-    def _read_matrices(self) -> list[_Matrix]:
-        found: list[_Matrix] = []
-        current: _Matrix | None = None
-        for number, line in enumerate(self._content.lines, start=1):
-            devices = _heading(line)
-            if devices is not None:
-                current = _Matrix(number, devices, last=number)
-                found.append(current)
-            elif current is not None and line.strip():
-                row = _row(current.devices, line, number)
-                if row is None:
-                    current = None
-                else:
-                    current.rows.setdefault(row[0], row[1])
-                    current.last = number
-        return found
+        self._matrices = read_matrices(self._content)
 
     def reading(self) -> Reading:
         models, partitioned = self._listed()
@@ -146,14 +86,14 @@ class _Paste:
             found[Tier.NODE] = Link(kind="pcie")
         return found
 
-    def _of_matrix(self, matrix: _Matrix, model: str | None) -> Node:
-        gpus = {int(match[1]): name for name in matrix.devices if (match := _GPU.fullmatch(name))}
+    def _of_matrix(self, matrix: Matrix, model: str | None) -> Node:
+        gpus = {int(match[1]): name for name in matrix.devices if (match := GPU.fullmatch(name))}
         count = max(gpus) + 1
         if len(gpus) < count:
             missing = [f"GPU{index}" for index in range(count) if index not in gpus]
             self._note(matrix.line, f"{listed(missing)} has no column: taken to be there, with nothing known")
         self._check_whole(matrix, gpus)
-        nics = [name for name in matrix.devices if not _GPU.fullmatch(name)]
+        nics = [name for name in matrix.devices if not GPU.fullmatch(name)]
         cells = {pair: cell for pair, cell in self._pairs(matrix, gpus).items() if cell != "N/A"}
         links = {pair: int(cell[2:]) for pair, cell in cells.items() if cell.startswith("NV")}
         self._known, self._most = bool(cells), max(links.values(), default=0)
@@ -170,7 +110,7 @@ class _Paste:
             accelerator=model,
         )
 
-    def _check_whole(self, matrix: _Matrix, gpus: dict[int, str]) -> None:
+    def _check_whole(self, matrix: Matrix, gpus: dict[int, str]) -> None:
         wanted = len(matrix.devices)
         short = [name for name, row in matrix.rows.items() if len(row.cells) < wanted]
         whole = [name for name in gpus.values() if name in matrix.rows and name not in short]
@@ -180,7 +120,11 @@ class _Paste:
             )
         missing = [name for name in gpus.values() if name not in matrix.rows]
         for name in short:
-            if matrix.rows[name].cells:
+            if not matrix.rows[name].cells:
+                self._note(
+                    matrix.rows[name].line, f"the row {name} has no X in its own column: it is not read"
+                )
+            else:
                 cells = len(matrix.rows[name].cells)
                 self._note(
                     matrix.rows[name].line,
@@ -191,26 +135,17 @@ class _Paste:
                 matrix.last,
                 f"the matrix ends before the rows {listed(missing)}: their adapters, and links among them, are unknown",
             )
-        nics = [name for name in matrix.devices if not _GPU.fullmatch(name) and name not in matrix.rows]
+        nics = [name for name in matrix.devices if not GPU.fullmatch(name) and name not in matrix.rows]
         if nics and not missing:
             self._note(matrix.last, f"columns without rows, read from the rows of the GPUs: {listed(nics)}")
 
-    def _cell(self, matrix: _Matrix, row: str, column: str) -> str | None:
-        """The cell, or its mirror image."""
-        for one, other in ((row, column), (column, row)):
-            found = matrix.rows.get(one)
-            position = matrix.devices.index(other)
-            if found is not None and position < len(found.cells) and found.cells[position] is not None:
-                return found.cells[position]
-        return None
-
-    def _pairs(self, matrix: _Matrix, gpus: dict[int, str]) -> dict[Pair, str]:
+    def _pairs(self, matrix: Matrix, gpus: dict[int, str]) -> dict[Pair, str]:
         found: dict[Pair, str] = {}
         for one, name in gpus.items():
             for other, other_name in gpus.items():
                 if one >= other:
                     continue
-                cell, mirror = self._cell(matrix, name, other_name), self._cell(matrix, other_name, name)
+                cell, mirror = matrix.cell(name, other_name), matrix.cell(other_name, name)
                 if cell is None or mirror is None:
                     continue
                 if cell != mirror:
@@ -223,7 +158,7 @@ class _Paste:
         return found
 
     def _islands(
-        self, matrix: _Matrix, count: int, cells: dict[Pair, str], links: dict[Pair, int]
+        self, matrix: Matrix, count: int, cells: dict[Pair, str], links: dict[Pair, int]
     ) -> dict[int, str]:
         if count > 1 and not cells:
             self._note(
@@ -250,7 +185,7 @@ class _Paste:
 
     def _note_weak(
         self,
-        matrix: _Matrix,
+        matrix: Matrix,
         weak: dict[Pair, tuple[int, int]],
         islands: dict[int, str],
         links: dict[Pair, int],
@@ -282,19 +217,17 @@ class _Paste:
                     "seated looks so, and the pair is slower",
                 )
 
-    def _rails(
-        self, matrix: _Matrix, gpus: dict[int, str], nics: Iterable[str]
-    ) -> dict[int, tuple[str, ...]]:
+    def _rails(self, matrix: Matrix, gpus: dict[int, str], nics: Iterable[str]) -> dict[int, tuple[str, ...]]:
         found: dict[int, tuple[str, ...]] = {}
         for index, name in gpus.items():
-            cells = {nic: self._cell(matrix, name, nic) for nic in nics}
+            cells = {nic: matrix.cell(name, nic) for nic in nics}
             near = {nic: NEARNESS[cell] for nic, cell in cells.items() if cell in NEARNESS}
             if near and None not in cells.values():
                 best = min(near.values())
                 found[index] = tuple(sorted((nic for nic in near if near[nic] == best), key=natural_key))
         return found
 
-    def _note_affinity(self, matrix: _Matrix, gpus: dict[int, str], cells: dict[Pair, str]) -> None:
+    def _note_affinity(self, matrix: Matrix, gpus: dict[int, str], cells: dict[Pair, str]) -> None:
         rests = {name: matrix.rows[name].rest for name in gpus.values() if name in matrix.rows}
         cpus = {name: _cpus(rest) for name, rest in rests.items()}
         known = {cpu for cpu in cpus.values() if cpu}
@@ -338,7 +271,7 @@ class _Paste:
             if not matrix.is_p2p:
                 continue
             bad = sorted(
-                {cell for row in matrix.rows.values() for cell in row.cells if cell in _P2P and cell != "OK"}
+                {cell for row in matrix.rows.values() for cell in row.cells if cell in P2P and cell != "OK"}
             )
             if bad:
                 self._note(
@@ -348,45 +281,6 @@ class _Paste:
 
     def _note(self, line: int | None, message: str) -> None:
         self._problems.append(self._content.problem(line, message))
-
-
-def _row(devices: list[str], line: str, number: int) -> tuple[str, _Row] | None:
-    """Name and cells of a row; None for a line that is none."""
-    words = line.split()
-    name = _GPU.sub(r"GPU\1", words[0]) if _GPU.fullmatch(words[0]) else words[0]
-    if name not in devices:
-        return None
-    rest = line.lstrip()[len(words[0]) :]
-    position = devices.index(name)
-    for cells, behind in (_by_tabs(rest, len(devices)), _from_left(rest, len(devices))):
-        marks = [index for index, cell in enumerate(cells) if cell == "X"]
-        if marks == [position] or (not marks and len(cells) <= position and cells):
-            return name, _Row(number, cells, behind)
-    return name, _Row(number, [], rest)
-
-
-def _by_tabs(text: str, count: int) -> tuple[list[str | None], str]:
-    """Cells between tabs, where an empty one is unknown; nothing where that is not how the row is written."""
-    parts = [part.strip() for part in text.removeprefix("\t").split("\t")]
-    cells = parts[:count]
-    if len(cells) < count or not all(not cell or _CELL.fullmatch(cell) for cell in cells):
-        return [], text
-    return [cell or None for cell in cells], "\t".join(parts[count:])
-
-
-def _from_left(text: str, count: int) -> tuple[list[str | None], str]:
-    """Cells one after the other, glued ones (`NV18NV18`) too, up to `count` or the first that is none."""
-    cells: list[str | None] = []
-    at = 0
-    while len(cells) < count:
-        while at < len(text) and text[at] in " \t.":
-            at += 1
-        cell = _CELL.match(text, at)
-        if cell is None:
-            break
-        cells.append(cell[0])
-        at = cell.end()
-    return cells, text[at:].removeprefix("\t")
 
 
 def _cpus(rest: str) -> str:

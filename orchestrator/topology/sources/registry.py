@@ -52,8 +52,8 @@ DOCUMENT_SOURCES: tuple[Source, ...] = (
     ray_nodes,
     netq,
     topograph_json,
-    yaml_file,
     topograph_model,
+    yaml_file,
 )
 
 

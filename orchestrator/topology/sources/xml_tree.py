@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -19,12 +18,6 @@ class Element:
     attributes: dict[str, str]
     line: int
     children: list[Element] = field(default_factory=list)
-
-    def walk(self) -> Iterator[Element]:
-        """This element and all below it, in the order of the file."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
 
     def number(self, name: str) -> int | None:
         """A whole number of at most 15 digits; None where there is none."""

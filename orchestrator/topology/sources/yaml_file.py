@@ -35,7 +35,7 @@ from orchestrator.spec.violations import InvalidSpecError
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node
 from orchestrator.topology.names import natural_key
 from orchestrator.topology.sources.content import Content
-from orchestrator.topology.sources.documents import Table, rows_at
+from orchestrator.topology.sources.documents import Table
 from orchestrator.topology.sources.reading import MAX_NODES, Reading
 from orchestrator.topology.sources.reading import InvalidFabricError as InvalidFabricError
 
@@ -68,12 +68,9 @@ class _File(BaseModel):
 
 
 def recognises(content: Content) -> bool:
-    """A mapping with the key `nodes`, a list of mappings with names; no other key but what the format knows."""
+    """A mapping with the key `nodes` that is nothing else: the last format to be tried."""
     document = content.document
-    if not isinstance(document, Table) or "nodes" not in document:
-        return False
-    entries = rows_at(document, "nodes")
-    return len(document) == 1 and all(isinstance(entry, Table) and "name" in entry for entry in entries)
+    return isinstance(document, Table) and "nodes" in document
 
 
 def read(content: Content) -> list[Reading]:

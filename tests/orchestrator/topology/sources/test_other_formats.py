@@ -142,7 +142,7 @@ def test_a_spine_with_a_manager_is_no_leaf(read: Read) -> None:
     found = {node.name: node.domains for node in read(text).fabric.nodes}
     assert found["n1"][LEAF] == "leaf1"
     assert found["n1"][SPINE] == found["n3"][SPINE]
-    assert found["ufm"] == {LEAF: "spine"}
+    assert found["ufm"] == {LEAF: "spine", SPINE: "spine"}
 
 
 def test_netq_compute_nodes(read: Read) -> None:
@@ -205,7 +205,7 @@ def test_atoll_s_own_file(read: Read) -> None:
         (b'{"instances": [{"id": "a", "network_la', "not valid JSON"),
         (b"a: b\n", "is YAML with the keys a"),
         (b"- 1\n- 2\n", "is a list of things"),
-        (b"[" * 100_000, "line 1: "),
+        (b"[" * 100_000, "nested too deeply"),
     ],
 )
 def test_nothing_that_can_be_read(data: bytes, words: str, refusal: Refusal) -> None:

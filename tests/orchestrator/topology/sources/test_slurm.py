@@ -77,7 +77,7 @@ def test_a_tree_that_is_none_is_refused_with_every_bad_line(refusal: Refusal) ->
     assert "line 1: " in both
     assert "line 2: " in both
     assert "names switches and no node" in refusal("SwitchName=a Switches=b\n")
-    assert "the file was cut off" in refusal("SwitchName=a Nodes=n1 \\\n")
+    assert "the file was cut off" in refusal("SwitchName=a Nodes=n1 \\")
 
 
 def test_a_node_below_two_switches(read: Read) -> None:
