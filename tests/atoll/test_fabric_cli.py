@@ -39,7 +39,7 @@ def test_json_has_nodes_tiers_and_problems(atoll: Atoll, folder: Path) -> None:
         ("spine", 1, None),
     ]
     assert shown["problems"] == [
-        {"file": "b", "line": 1, "message": "columns without rows, read from the rows of the GPUs: NIC0"}
+        {"file": "b", "line": 3, "message": "columns without rows, read from the rows of the GPUs: NIC0"}
     ]
 
 

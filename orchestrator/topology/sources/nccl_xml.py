@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Node
@@ -71,7 +71,33 @@ def read(content: Content) -> list[Reading]:
         raise content.refuse(
             f"line {root.line}: is XML with the root {root.tag[:40]}, not a NCCL topology (system)"
         )
+    hosts: dict[str, Element] = {}
+    for cpu in root.children:
+        key = cpu.attributes.get("host_hash", "")
+        hosts.setdefault(key, Element("system", {}, root.line)).children.append(cpu)
+    if len(hosts) > 1:
+        return [_rack(content, hosts)]
     return [_System(content, root).reading()]
+
+
+def _rack(content: Content, hosts: dict[str, Element]) -> Reading:
+    """Several hosts in one file: NCCL joins the files of hosts in one NVLink domain (MNNVL), and only those."""
+    readings = {
+        f"host-{key.removeprefix('0x')}": _System(content, part).reading() for key, part in hosts.items()
+    }
+    island = f"nvlink-of-{next(iter(readings))}"
+    nodes = [
+        replace(node, name=name, islands={}, domains={Tier.ISLAND: island})
+        for name, reading in readings.items()
+        for node in reading.fabric.nodes
+    ]
+    hashes = listed(list(readings))
+    note = content.problem(
+        None, f"{len(nodes)} hosts of one NVLink domain are named by a hash alone: {hashes}"
+    )
+    problems = [problem for reading in readings.values() for problem in reading.problems]
+    links = next(iter(readings.values())).fabric.links
+    return Reading("NCCL topology", Fabric(tuple(nodes), links), (note, *problems))
 
 
 class _System:

@@ -112,15 +112,21 @@ def fabric_from_yaml(text: str, *, origin: str) -> Fabric:
     for position, entry in enumerate(entries):
         where = f"nodes.{position}"
         problems += _problems(where, entry)
+        if len(nodes) + _size(entry.name) > MAX_NODES:
+            raise InvalidFabricError(origin, [*problems, f"{where}.name: more than {MAX_NODES} nodes"])
         for name in _expand(entry.name):
             if name in nodes:
                 problems.append(f"{where}.name: the node {name} is declared twice")
-            elif len(nodes) >= MAX_NODES:
-                raise InvalidFabricError(origin, [*problems, f"{where}.name: more than {MAX_NODES} nodes"])
             nodes[name] = _node(name, entry)
     if problems:
         raise InvalidFabricError(origin, problems)
     return Fabric(tuple(sorted(nodes.values(), key=lambda node: natural_key(node.name))))
+
+
+def _size(name: str) -> int:
+    """Names that `name` stands for."""
+    found = _RANGE.fullmatch(name)
+    return 1 if found is None else int(found[3]) - int(found[2]) + 1
 
 
 def _expand(name: str) -> Iterator[str]:

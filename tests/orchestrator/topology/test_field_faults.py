@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Slot
-from tests.orchestrator.topology.sources.conftest import Read
+from tests.orchestrator.topology.conftest import Read
 
 ISLAND, LEAF, SPINE, CORE = Tier.ISLAND, Tier.LEAF, Tier.SPINE, Tier.CORE
 CLUSTER = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31"

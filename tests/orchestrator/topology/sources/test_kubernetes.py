@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.sources.hypernodes import safe_pattern
-from tests.orchestrator.topology.sources.conftest import Read, Refusal
+from tests.orchestrator.topology.conftest import Read, Refusal
 
 ISLAND, LEAF, SPINE, CORE = Tier.ISLAND, Tier.LEAF, Tier.SPINE, Tier.CORE
 

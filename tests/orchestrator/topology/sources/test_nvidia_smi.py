@@ -9,7 +9,7 @@ import pytest
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.combine import Combined
 from orchestrator.topology.fabric import Node
-from tests.orchestrator.topology.sources.conftest import Read, Refusal
+from tests.orchestrator.topology.conftest import Read, Refusal
 
 
 def only(combined: Combined) -> Node:

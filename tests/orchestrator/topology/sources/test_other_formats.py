@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orchestrator.spec.sections import Tier
-from tests.orchestrator.topology.sources.conftest import Read, Refusal
+from tests.orchestrator.topology.conftest import Read, Refusal
 
 ISLAND, LEAF, SPINE, CORE = Tier.ISLAND, Tier.LEAF, Tier.SPINE, Tier.CORE
 
@@ -82,6 +82,22 @@ def test_nccl_direct_links(read: Read) -> None:
     )
     assert combined.fabric.nodes[0].domains == {ISLAND: "n0"}
     assert combined.fabric.links[ISLAND].kind == "nvlink3"
+
+
+def test_nccl_hosts_of_one_rack(read: Read) -> None:
+    """NCCL writes the hosts of a multi-node NVLink domain into one file."""
+    switch = '<nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/>'
+    cpus = "".join(
+        f'<cpu host_hash="0x{host}" numaid="0">{gpu(0, switch, 100)}{gpu(1, switch, 100)}</cpu>'
+        for host in ("a1", "b2")
+    )
+    combined = read(rack=f"<system>{cpus}</system>")
+    assert [(node.name, node.accelerators) for node in combined.fabric.nodes] == [
+        ("host-a1", 2),
+        ("host-b2", 2),
+    ]
+    assert len({node.domains[ISLAND] for node in combined.fabric.nodes}) == 1
+    assert combined.fabric.links[ISLAND].kind == "nvlink5"
 
 
 def test_nccl_one_sided_link(read: Read) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from orchestrator.spec.sections import Tier
-from tests.orchestrator.topology.sources.conftest import Read, Refusal
+from tests.orchestrator.topology.conftest import Read, Refusal
 
 ISLAND, LEAF, SPINE, CORE = Tier.ISLAND, Tier.LEAF, Tier.SPINE, Tier.CORE
 
