@@ -23,12 +23,19 @@ class FabricFile:
     def parse(cls, argument: str) -> FabricFile:
         """`FILE`, or `NODES=FILE` with a host list. InvalidFabricError for a bad host list."""
         before, equals, after = argument.partition("=")
-        if equals and before and after and not Path(argument).exists():
+        if equals and before and after and not _exists(argument):
             try:
                 return cls(Path(after), tuple(expand_hosts(before)))
             except HostListError as error:
                 raise InvalidFabricError(argument, [str(error)]) from None
         return cls(Path(argument), (Path(argument).name.split(".", 1)[0] or argument,))
+
+
+def _exists(argument: str) -> bool:
+    try:
+        return Path(argument).exists()
+    except OSError:  # a name longer than a file system takes
+        return False
 
 
 def read_fabric(files: Sequence[FabricFile]) -> Combined:

@@ -73,6 +73,7 @@ def test_a_directory_and_a_bad_host_list(atoll: Atoll, folder: Path) -> None:
     ran = atoll("fabric", "show", "n[1-=x")
     assert ran.code == 2
     assert "ends inside a bracket" in ran.err
+    assert atoll("fabric", "show", f"n[1-2]={'x' * 5000}").code == 2
 
 
 def test_no_file_at_all(atoll: Atoll) -> None:

@@ -1,8 +1,8 @@
 """Fabric from Ray's node list: labels `host`, `island`, `leaf`, `spine`, `core`, `accelerator` (bare keys).
 
-The number of accelerators of a node is its number of unit resources `gpu0`, `gpu1`, ..., and its `GPU` count
-where it advertises none; its CPUs are Ray's `CPU`. Ray says nothing about islands smaller than a node: those
-come from a fabric file (`merge`).
+The number of accelerators of a node is its number of unit resources `gpu0`, `gpu1`, ..., and its `GPU` count where it
+advertises none; its CPUs are Ray's `CPU`. Ray says nothing about islands smaller than a node: those come from a fabric
+file (`merge`).
 """
 
 from __future__ import annotations

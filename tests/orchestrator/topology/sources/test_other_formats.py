@@ -100,6 +100,18 @@ def test_nccl_hosts_of_one_rack(read: Read) -> None:
     assert combined.fabric.links[ISLAND].kind == "nvlink5"
 
 
+def test_nccl_hints_of_a_cloud_pair_each_gpu_with_the_adapter_on_its_bridge(read: Read) -> None:
+    """As Azure's NDv5: PCI devices without `gpu` and `nic`, two on a bridge."""
+    bridges = "".join(
+        f'<pci busid="ffff:ff:0{i}.0" class="0x060400"><pci busid="000{i}:00:00.0" class="0x030200"/>'
+        f'<pci busid="010{i}:00:00.0" class="0x020700"/></pci>'
+        for i in (1, 2)
+    )
+    combined = read(n0=f'<system version="1"><cpu numaid="0">{bridges}</cpu></system>')
+    assert combined.fabric.nodes[0].rails == {0: ("0101:00:00.0",), 1: ("0102:00:00.0",)}
+    assert "NVLinks are not in the file" in combined.problems[0].message
+
+
 def test_nccl_one_sided_link(read: Read) -> None:
     combined = read(n0=f"<system><cpu>{gpu(0, link(1, 4))}{gpu(1)}</cpu></system>")
     assert any(
