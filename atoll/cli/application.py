@@ -9,6 +9,7 @@ from atoll.cli.data import data
 from atoll.cli.demo import demo
 from atoll.cli.events import events
 from atoll.cli.export import export
+from atoll.cli.fabric import fabric
 from atoll.cli.generate import generate
 from atoll.cli.list import list_jobs
 from atoll.cli.logs import logs
@@ -47,5 +48,6 @@ application.command("plan")(plan)
 application.command("verify")(verify)
 application.command("demo")(demo)
 application.add_typer(data)
+application.add_typer(fabric)
 application.command("migrate")(migrate)
 application.command("version")(version)

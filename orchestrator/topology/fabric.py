@@ -32,6 +32,12 @@ class Node:
     """False while the node is cordoned or draining."""
     cpus: float | None = None
     """CPUs that may be reserved on the node, free or not; None: unknown, never a limit."""
+    rails: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Network adapters nearest to each accelerator, several where they are equally near; unknown ones are absent."""
+    weak_pairs: frozenset[tuple[int, int]] = frozenset()
+    """Accelerators (lower index first) of one island joined by fewer links than the other pairs of it, or by none."""
+    partitioned: frozenset[int] = frozenset()
+    """Accelerators cut into parts (MIG): each part is a device of its own, none of which NVLink joins to others."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

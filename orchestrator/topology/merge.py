@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node
+from orchestrator.topology.links import Link
 from orchestrator.topology.names import natural_key
 
 
@@ -32,24 +33,44 @@ def merge(primary: Fabric, *others: Fabric) -> MergedFabric:
     for other in others:
         for node in other.nodes:
             known = found.get(node.name)
-            found[node.name] = node if known is None else _completed(known, node, conflicts)
+            found[node.name] = node if known is None else completed(known, node, conflicts)
     if others:
         seen = {node.name for other in others for node in other.nodes}
         found = {name: node if name in seen else replace(node, alive=False) for name, node in found.items()}
     nodes = sorted(found.values(), key=lambda node: natural_key(node.name))
-    return MergedFabric(Fabric(tuple(nodes)), tuple(sorted(conflicts, key=natural_key)))
+    links = merged_links([primary.links, *(other.links for other in others)])
+    return MergedFabric(Fabric(tuple(nodes), links), tuple(sorted(conflicts, key=natural_key)))
+
+
+def merged_links(sources: Iterable[Mapping[Tier, Link]]) -> dict[Tier, Link]:
+    """Links per tier, field by field what the first source knows."""
+    found: dict[Tier, Link] = {}
+    for links in sources:
+        for tier, link in links.items():
+            mine = found.get(tier, Link())
+            found[tier] = Link(
+                kind=link.kind if mine.kind is None else mine.kind,
+                bandwidth=link.bandwidth if mine.bandwidth is None else mine.bandwidth,
+                latency_s=link.latency_s if mine.latency_s is None else mine.latency_s,
+                uplink=link.uplink if mine.uplink is None else mine.uplink,
+            )
+    return found
 
 
 _V = TypeVar("_V", str, int)
 
 
-def _completed(node: Node, other: Node, conflicts: list[str]) -> Node:
-    """`node` with what only `other` knows."""
+def completed(
+    node: Node, other: Node, conflicts: list[str], *, mine: str = "declared", theirs: str = "reported"
+) -> Node:
+    """`node` with what only `other` knows; contradictions go to `conflicts`, which say whose value is whose."""
 
-    def one(what: str, mine: _V | None, theirs: _V | None) -> _V | None:
-        if mine is not None and theirs is not None and mine != theirs:
-            conflicts.append(f"node {node.name}: {what} {mine} declared, {theirs} reported; {mine} counts")
-        return theirs if mine is None else mine
+    def one(what: str, value: _V | None, other_value: _V | None) -> _V | None:
+        if value is not None and other_value is not None and value != other_value:
+            conflicts.append(
+                f"node {node.name}: {what} {value} {mine}, {other_value} {theirs}; {value} counts"
+            )
+        return other_value if value is None else value
 
     domains: dict[Tier, str] = {}
     for tier in SWITCH_TIERS:
@@ -65,13 +86,16 @@ def _completed(node: Node, other: Node, conflicts: list[str]) -> Node:
     }
     return Node(
         name=node.name,
-        accelerators=_fewer(node, other, conflicts),
+        accelerators=_fewer(node, other, conflicts, mine, theirs),
         domains=domains,
         islands=_declared_over(node, other, islands),
         accelerator=one("accelerator type", node.accelerator, other.accelerator),
         alive=node.alive and other.alive,
         schedulable=node.schedulable and other.schedulable,
         cpus=other.cpus if node.cpus is None else node.cpus,
+        rails={**other.rails, **node.rails},
+        weak_pairs=node.weak_pairs | other.weak_pairs,
+        partitioned=node.partitioned | other.partitioned,
     )
 
 
@@ -86,11 +110,11 @@ def _declared_over(node: Node, other: Node, islands: Mapping[int, str]) -> Mappi
     }
 
 
-def _fewer(node: Node, other: Node, conflicts: list[str]) -> int:
+def _fewer(node: Node, other: Node, conflicts: list[str], mine: str, theirs: str) -> int:
     if 0 in (node.accelerators, other.accelerators) or node.accelerators == other.accelerators:
         return max(node.accelerators, other.accelerators)
     fewer = min(node.accelerators, other.accelerators)
     conflicts.append(
-        f"node {node.name}: {node.accelerators} accelerators declared, {other.accelerators} reported; {fewer} count"
+        f"node {node.name}: {node.accelerators} accelerators {mine}, {other.accelerators} {theirs}; {fewer} count"
     )
     return fewer

@@ -10,10 +10,17 @@ NaturalKey = tuple[tuple[int, int, str], ...]
 
 
 def natural_key(name: str) -> NaturalKey:
-    """Sort key that compares runs of digits as numbers; the text itself breaks ties (`n01` and `n1`)."""
-    parts = tuple(
-        (0, int(part), "") if part.isdecimal() and part.isascii() else (1, 0, part)
-        for part in _DIGITS.split(name)
-        if part
-    )
-    return (*parts, (2, 0, name))
+    """Sort key that compares runs of digits as numbers; `n` is before `n1`, the text breaks ties (`n01`, `n1`).
+
+    A number is compared by its length without leading zeros, then digit by digit: names may hold runs of digits that
+    Python refuses to convert.
+    """
+    parts = tuple(_part(part) for part in _DIGITS.split(name) if part)
+    return (*parts, (-1, 0, name))
+
+
+def _part(text: str) -> tuple[int, int, str]:
+    if text.isdecimal() and text.isascii():
+        digits = text.lstrip("0")
+        return (0, len(digits), digits)
+    return (1, 0, text)

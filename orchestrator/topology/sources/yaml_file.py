@@ -34,22 +34,17 @@ from orchestrator.spec.values import Values
 from orchestrator.spec.violations import InvalidSpecError
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node
 from orchestrator.topology.names import natural_key
+from orchestrator.topology.sources.content import Content
+from orchestrator.topology.sources.documents import Table
+from orchestrator.topology.sources.reading import MAX_NODES, Reading
+from orchestrator.topology.sources.reading import InvalidFabricError as InvalidFabricError
 
-MAX_NODES = 200_000
 MAX_CHARACTERS = 1 << 22
 MAX_VALUES = 1_000_000
 _RANGE = re.compile(r"([^\[\]]*)\[(\d{1,7})-(\d{1,7})\]([^\[\]]*)")
 _NAME = r"^[A-Za-z0-9{]([A-Za-z0-9._{}-]*[A-Za-z0-9}])?$"
 
 Name = Annotated[str, Field(min_length=1, max_length=63, pattern=_NAME)]
-
-
-class InvalidFabricError(ValueError):
-    """A fabric file that cannot be taken; `problems` and the message have every violation."""
-
-    def __init__(self, origin: str, problems: list[str]) -> None:
-        self.problems = problems
-        super().__init__(f"{origin}: " + "; ".join(problems))
 
 
 class _Entry(BaseModel):
@@ -70,6 +65,16 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     nodes: list[_Entry]
+
+
+def recognises(content: Content) -> bool:
+    """A mapping with the key `nodes` that is nothing else: the last format to be tried."""
+    document = content.document
+    return isinstance(document, Table) and "nodes" in document
+
+
+def read(content: Content) -> list[Reading]:
+    return [Reading("Atoll fabric", fabric_from_yaml(content.text, origin=content.file))]
 
 
 def read_fabric_file(path: Path) -> Fabric:
@@ -107,15 +112,21 @@ def fabric_from_yaml(text: str, *, origin: str) -> Fabric:
     for position, entry in enumerate(entries):
         where = f"nodes.{position}"
         problems += _problems(where, entry)
+        if len(nodes) + _size(entry.name) > MAX_NODES:
+            raise InvalidFabricError(origin, [*problems, f"{where}.name: more than {MAX_NODES} nodes"])
         for name in _expand(entry.name):
             if name in nodes:
                 problems.append(f"{where}.name: the node {name} is declared twice")
-            elif len(nodes) >= MAX_NODES:
-                raise InvalidFabricError(origin, [*problems, f"{where}.name: more than {MAX_NODES} nodes"])
             nodes[name] = _node(name, entry)
     if problems:
         raise InvalidFabricError(origin, problems)
     return Fabric(tuple(sorted(nodes.values(), key=lambda node: natural_key(node.name))))
+
+
+def _size(name: str) -> int:
+    """Names that `name` stands for."""
+    found = _RANGE.fullmatch(name)
+    return 1 if found is None else int(found[3]) - int(found[2]) + 1
 
 
 def _expand(name: str) -> Iterator[str]:
