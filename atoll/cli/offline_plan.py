@@ -15,16 +15,18 @@ from orchestrator.placement.solver import solve
 from orchestrator.spec import parse_spec
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric
-from orchestrator.topology.sources.yaml_file import InvalidFabricError, read_fabric_file
+from orchestrator.topology.read import FabricFile, read_fabric
+from orchestrator.topology.sources.reading import InvalidFabricError
 
 
 class FabricFileError(AtollError):
     """A fabric file that cannot be taken."""
 
 
-def read_fabric(path: Path) -> Fabric:
+def fabric_of(path: Path) -> Fabric:
+    """The fabric that a topology file of any known format describes."""
     try:
-        return read_fabric_file(path)
+        return read_fabric([FabricFile.parse(str(path))]).fabric
     except InvalidFabricError as error:
         raise FabricFileError(str(error)) from None
 

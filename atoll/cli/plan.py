@@ -15,7 +15,7 @@ from atoll.cli.connection import JobPath, Json, TokenFile, Url, connect
 from atoll.cli.cost import print_estimate, print_search
 from atoll.cli.job_file import read_job
 from atoll.cli.messages import JOB_FAILED
-from atoll.cli.offline_plan import plan_on, read_fabric
+from atoll.cli.offline_plan import fabric_of, plan_on
 from atoll.cli.output import print_json, ranks_text, standard_output
 from atoll.cli.status import SHOWN_RANKS, table_of_ranks
 from orchestrator.estimate.questions import Question
@@ -84,7 +84,7 @@ def plan(
     spec = read_job(path)
     if fabric is not None:
         question = Question(auto, ranks, tokens, checkpoint_stall, gpu_hours_between_failures)
-        answer = plan_on(read_fabric(fabric), spec, question)
+        answer = plan_on(fabric_of(fabric), spec, question)
     else:
         with connect(url, token_file) as client:
             answer = client.plan(
