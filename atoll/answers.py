@@ -230,6 +230,15 @@ class LogPiece(Answer):
     text: str
 
 
+class AxisCost(Answer):
+    axis: str
+    seconds: float
+    by_tier: dict[str, float]
+    widest: str
+    uplink: str | None
+    overlapped: bool
+
+
 class PlanAnswer(Answer):
     fits: bool
     plan: str
@@ -239,6 +248,8 @@ class PlanAnswer(Answer):
     explanation: list[str]
     refusal: str | None
     refusal_details: list[str]
+    changes: list[str] = []
+    costs: list[AxisCost] = []
     ever: bool
 
 

@@ -9,7 +9,8 @@ from api.job_document import JobSpecOf
 from api.problems import answers
 from api.routers.jobs import JOB_BODY
 from api.schemas.jobs import PlanAnswer
-from api.views.placement import axis_views, rank_views
+from api.views.placement import axis_views, cost_views, rank_views
+from orchestrator.placement.demand import workload_of
 from orchestrator.placement.explain import plan_label
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Refusal
@@ -29,7 +30,15 @@ def plan(spec: JobSpecOf, database: DatabaseOf) -> PlanAnswer:
         fabric = nodes.known_fabric(session)
         room = free_room(fabric, placements.holdings(session))
     mesh = Mesh.of(spec.parallelism)
-    decided = solve(mesh, spec.placement, fabric, room.slots, resources=spec.resources, cpus=room.cpus)
+    decided = solve(
+        mesh,
+        spec.placement,
+        fabric,
+        room.slots,
+        resources=spec.resources,
+        cpus=room.cpus,
+        workload=workload_of(spec),
+    )
     label = plan_label(spec.parallelism)
     if isinstance(decided, Refusal):
         return PlanAnswer(
@@ -41,6 +50,8 @@ def plan(spec: JobSpecOf, database: DatabaseOf) -> PlanAnswer:
             explanation=[],
             refusal=decided.message,
             refusal_details=list(decided.details),
+            changes=list(decided.changes),
+            costs=[],
             ever=decided.ever,
         )
     return PlanAnswer(
@@ -52,5 +63,7 @@ def plan(spec: JobSpecOf, database: DatabaseOf) -> PlanAnswer:
         explanation=list(decided.explanation),
         refusal=None,
         refusal_details=[],
+        changes=[],
+        costs=cost_views(decided.cost),
         ever=True,
     )

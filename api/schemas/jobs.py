@@ -212,6 +212,20 @@ class StreamProblem(Body):
     detail: str
 
 
+class AxisCostView(Body):
+    """What one axis sends in a step, in seconds, as estimated from the plan's bytes and the fabric's links."""
+
+    axis: str
+    seconds: float
+    by_tier: dict[str, float]
+    """Seconds on the links of each tier, of the rank that sends longest."""
+    widest: str
+    uplink: str | None
+    """The uplink that is the bottleneck; null when the rank's own link is."""
+    overlapped: bool
+    """Sent while backward computes."""
+
+
 class PlanAnswer(Body):
     fits: bool
     plan: str
@@ -222,5 +236,9 @@ class PlanAnswer(Body):
     refusal: str | None
     """What is missing and where; null when the job fits now."""
     refusal_details: list[str]
+    changes: list[str]
+    """One sentence for each single change of the job with which it would fit now, smallest first."""
+    costs: list[AxisCostView]
+    """Communication of a step by axis; empty when the job does not fit or its traffic is not known."""
     ever: bool
     """False when the job cannot fit even on the empty cluster."""

@@ -36,9 +36,13 @@ class PocketTable:
     def __init__(self, fabric: Fabric, free: AbstractSet[Slot], usable: Callable[[Node], bool]) -> None:
         self.pockets: list[Pocket] = []
         labels: dict[Tier, list[str | None]] = {tier: [] for tier in _TIERS}
+        free_on: defaultdict[str, set[int]] = defaultdict(set)
+        for slot in free:
+            free_on[slot.node].add(slot.index)
         for node in sorted(filter(usable, fabric.nodes), key=lambda node: natural_key(node.name)):
+            free_of_node = free_on.get(node.name, frozenset())
             for indexes in _islands(fabric, node):
-                free_here = tuple(index for index in indexes if Slot(node.name, index) in free)
+                free_here = tuple(index for index in indexes if index in free_of_node)
                 self.pockets.append(Pocket(node.name, free_here, len(indexes)))
                 for tier in _TIERS:
                     labels[tier].append(fabric.domain(Slot(node.name, indexes[0]), tier))
