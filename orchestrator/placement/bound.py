@@ -63,7 +63,7 @@ class Bound:
         times = []
         for axis in self._axes:
             level = next((i for i, free in enumerate(room) if free >= axis.demand.size), len(room))
-            times.append(min(axis.seconds[level:]))
+            times.append(axis.seconds[level])
         return self._combined(times)
 
     def seat(self, unit: int, pocket: int, seats: Sequence[int]) -> Undo:
@@ -148,9 +148,11 @@ def _axis(demand: Demand, groups: Ranks, unit_of: Sequence[int], tariff: Tariff)
             out = passing = demand.bytes / (size - 1)
     rest = 0.0 if demand.pattern is Pattern.CHAIN else demand.bytes - out
     best = max(tariff.bandwidth)
-    seconds = tuple(
+    seconds = [
         out / bandwidth + rest / best + demand.messages * latency
         for bandwidth, latency in zip(tariff.bandwidth, tariff.latency_s, strict=True)
-    )
+    ]
+    # The group may yet span a wider level, and measured numbers need not be worse there.
+    seconds = [min(seconds[level:]) for level in range(len(seconds))]
     peers = tuple(tuple((unit, tuple(numbers)) for unit, numbers in found.items()) for found in near)
-    return _Axis(demand, peers, seconds, passing)
+    return _Axis(demand, peers, tuple(seconds), passing)

@@ -20,6 +20,14 @@ from orchestrator.placement.seating import Seating
 from orchestrator.spec.sections import Tier
 
 MOST_UNITS = 16
+"""Units of a job that is searched exactly."""
+
+MOST_DESCENDED = 64
+"""Units of a job that is worth a descent (`improve`)."""
+
+WORTHWHILE = 0.01
+"""Share of the cost that a descent has to be able to save."""
+
 MOST_POCKETS = 64
 BUDGET = 6_000
 """Units seated before giving up: some tenths of a second. A whole seating that is priced counts as ten."""
@@ -32,6 +40,8 @@ class Searched:
     best: Found
     proven: bool
     """Nothing cheaper keeps the rules as well."""
+    promising: bool
+    """Not proven, and the bound leaves room for something cheaper by `WORTHWHILE`."""
 
 
 def cheapest(judge: Judge, found: Found) -> Searched:
@@ -40,13 +50,17 @@ def cheapest(judge: Judge, found: Found) -> Searched:
     assert judge.pricing is not None
     units = units_of(judge)
     serving = sum(len(pocket.free) >= len(units[0]) for pocket in judge.table.pockets)
-    if len(units) > MOST_UNITS or serving > MOST_POCKETS:
-        return Searched(found, False)
+    if len(units) > MOST_DESCENDED or serving > MOST_POCKETS:
+        return Searched(found, proven=False, promising=False)
     search = _Search(judge, found, units)
-    if found.perfect and search.bound.at_best(search.room()) >= found.seconds * (1 - CLOSER):
-        return Searched(found, True)
+    least = search.bound.at_best(search.room())
+    if found.perfect and least >= found.seconds * (1 - CLOSER):
+        return Searched(found, proven=True, promising=False)
+    promising = not found.perfect or least < found.seconds * (1 - WORTHWHILE)
+    if len(units) > MOST_UNITS:
+        return Searched(found, proven=False, promising=promising)
     proven = search.run()
-    return Searched(search.best, proven)
+    return Searched(search.best, proven, promising and not proven)
 
 
 def units_of(judge: Judge) -> list[list[int]]:
@@ -63,7 +77,7 @@ class _Search:
         self._judge, self._units, self.best = judge, units, found
         self._size = len(units[0])
         self._left = [len(pocket.free) for pocket in judge.table.pockets]
-        self._levels = _levels(judge.table)
+        self._levels = judge.table.levels
         self._looks = _looks(judge.table, self._levels)
         self._seated = [Counter[int]() for _ in self._levels]
         unit_of = [0] * judge.mesh.size
@@ -160,14 +174,6 @@ class _Search:
         found = self._judge.seated(Seating(self._judge.table, pocket, index))
         if found.allowed and found.better_than(self.best):
             self.best = found
-
-
-def _levels(table: PocketTable) -> list[list[int]]:
-    """Domain of each pocket by level, nearest first; a pocket whose label is unknown is alone (negative)."""
-    return [
-        [number if number != UNKNOWN else -1 - pocket for pocket, number in enumerate(table.numbers[tier])]
-        for tier in reversed(table.locality)
-    ]
 
 
 def _looks(table: PocketTable, levels: Sequence[Sequence[int]]) -> list[dict[int, object]] | None:

@@ -108,10 +108,10 @@ def _shared_islands(seating: Seating) -> list[str]:
     table = seating.table
     if table.locality[-1] is Tier.ISLAND:
         return []
-    islands = np.asarray(table.numbers[Tier.ISLAND])
+    islands = table.arrays[Tier.ISLAND]
     free = np.array([len(pocket.free) for pocket in table.pockets])
     total = np.array([pocket.total for pocket in table.pockets])
-    nodes = np.asarray(table.numbers[Tier.NODE])
+    nodes = table.arrays[Tier.NODE]
     sentences = []
     for island in np.unique(seating.domains[Tier.ISLAND]).tolist():
         there = islands == island

@@ -23,11 +23,14 @@ CLOSER = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Found:
+    judge: Judge
     seating: Seating
-    outcomes: tuple[AxisOutcome, ...]
-    pricing: Pricing | None = None
     order: tuple[str, ...] = ()
     """Parts of the mesh, nearest first, in which it was laid out; empty when it follows no order."""
+
+    @cached_property
+    def outcomes(self) -> tuple[AxisOutcome, ...]:
+        return axis_outcomes(self.judge.mesh, self.judge.rules, self.seating.domains)
 
     @cached_property
     def score(self) -> tuple[int, ...]:
@@ -48,7 +51,8 @@ class Found:
 
     @cached_property
     def cost(self) -> Cost | None:
-        return None if self.pricing is None else self.pricing.cost(self.seating)
+        pricing = self.judge.pricing
+        return None if pricing is None else pricing.cost(self.seating)
 
     @property
     def seconds(self) -> float:
@@ -77,5 +81,4 @@ class Judge:
         return self.seated(Seating(self.table, by_rank[:, 0], by_rank[:, 1]), order)
 
     def seated(self, seating: Seating, order: tuple[str, ...] = ()) -> Found:
-        outcomes = axis_outcomes(self.mesh, self.rules, seating.domains)
-        return Found(seating, outcomes, self.pricing, order)
+        return Found(self, seating, order)

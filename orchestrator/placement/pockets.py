@@ -6,9 +6,13 @@ The solver works on pockets, of which there are about as many as nodes, instead 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Node, Slot
@@ -54,6 +58,31 @@ class PocketTable:
             self.names[tier] = names
             self.numbers[tier] = [UNKNOWN if label is None else number[label] for label in found]
         self.locality: tuple[Tier, ...] = self._locality()
+
+    @cached_property
+    def levels(self) -> tuple[list[int], ...]:
+        """Domain of each pocket by tier, nearest first. One whose label is unknown shares a domain (< 0) only with those
+        with which it shares a nearer one."""
+        nearer = list(range(len(self.pockets)))
+        found = []
+        for tier in reversed(self.locality):
+            first: dict[int, int] = {}
+            nearer = [
+                number if number != UNKNOWN else -1 - first.setdefault(domain, pocket)
+                for pocket, (number, domain) in enumerate(zip(self.numbers[tier], nearer, strict=True))
+            ]
+            found.append(nearer)
+        return tuple(found)
+
+    @cached_property
+    def arrays(self) -> Mapping[Tier, NDArray[np.int64]]:
+        """`numbers` as arrays."""
+        return {tier: np.array(numbers, dtype=np.int64) for tier, numbers in self.numbers.items()}
+
+    @cached_property
+    def level_arrays(self) -> tuple[NDArray[np.int64], ...]:
+        """`levels` as arrays."""
+        return tuple(np.array(level, dtype=np.int64) for level in self.levels)
 
     def _locality(self) -> tuple[Tier, ...]:
         """Tiers, widest first. An island is wider than a node where any island spans nodes (NVL72), else narrower."""

@@ -29,7 +29,7 @@ class Seating:
     @cached_property
     def domains(self) -> Mapping[Tier, Numbers]:
         """Domain number of each rank by tier, island to core."""
-        return {tier: np.asarray(numbers)[self.pocket] for tier, numbers in self.table.numbers.items()}
+        return {tier: numbers[self.pocket] for tier, numbers in self.table.arrays.items()}
 
     @cached_property
     def levels(self) -> tuple[Tier, ...]:
@@ -38,10 +38,11 @@ class Seating:
 
     @cached_property
     def distinct(self) -> tuple[Numbers, ...]:
-        """Domain number of each rank by level; one whose label is unknown is alone in a domain of its own (< 0)."""
-        alone = -1 - np.arange(len(self.pocket))
-        found = [np.where(self.domains[t] == UNKNOWN, alone, self.domains[t]) for t in self.levels[:-1]]
-        return (*found, np.zeros(len(self.pocket), dtype=np.int64))
+        """Domain number of each rank by level (`PocketTable.levels`); a rank of unknown island is alone in one."""
+        nearest, *wider = (level[self.pocket] for level in self.table.level_arrays)
+        if (nearest < 0).any():
+            nearest = np.where(nearest < 0, -1 - np.arange(len(nearest)), nearest)
+        return (nearest, *wider, np.zeros(len(nearest), dtype=np.int64))
 
     def reseated(self, order: Ranks) -> Seating:
         """Rank r on what was the slot of rank `order[r]`."""

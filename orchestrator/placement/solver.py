@@ -52,8 +52,8 @@ def solve(
     Dead and unschedulable nodes are never used, `suspect` ones (by name) only if need be; one job never mixes
     accelerator types (an unknown type counts as one of its own) unless `resources` says so. `cpus` are free CPUs by
     node, for a job that reserves some for each rank; a node without a number has enough. Without a `workload` axes
-    nest in the default order. `Refusal.ever` is False when the job would not fit either if every accelerator and CPU of every node of
-    `fabric`, dead and cordoned ones included, were free.
+    nest in the default order. `Refusal.ever` is False when the job would not fit either if every accelerator and CPU of
+    every node of `fabric`, dead and cordoned ones included, were free.
     """
     question = _Question(mesh, rules, fabric, resources, workload, suspect)
     per_rank, cpus = resources.cpus_per_rank, cpus or {}
@@ -122,10 +122,10 @@ class _Question:
 
     def _mapped(self, kind: str | None, table: PocketTable) -> Mapped | None:
         """The best placement among the accelerators of one type."""
-        base = packed(Judge(self.mesh, self.rules, table, self._pricing(kind, table)))
+        judge = Judge(self.mesh, self.rules, table, self._pricing(kind, table))
+        base = packed(judge)
         if base is None:
             return None
-        judge = Judge(self.mesh, self.rules, table, base.pricing)
         shards = 1 if self.workload is None else self.workload.parallelism.shards
         return improved(judge, mapped(judge, base, shards))
 

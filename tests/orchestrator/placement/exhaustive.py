@@ -53,7 +53,14 @@ def nearest(a: Label, b: Label) -> int:
 
 
 def split(seats: Sequence[Label], level: int) -> Counter[object]:
-    return Counter((seat[level] if seat[level] is not None else i) for i, seat in enumerate(seats))
+    return Counter(_domain(seat, level, i) for i, seat in enumerate(seats))
+
+
+def _domain(seat: Label, level: int, rank: int) -> object:
+    """Of an unknown domain it is known that it holds the nearer one; `rank` is alone where nothing is known."""
+    if seat[level] is not None:
+        return seat[level]
+    return ("around", _domain(seat, level - 1, rank) if level else rank)
 
 
 def hierarchical(seats: Sequence[Label]) -> list[int] | None:

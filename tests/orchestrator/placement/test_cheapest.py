@@ -37,13 +37,14 @@ PLANS = [
 
 
 def fabric_of(random: Random) -> tuple[Fabric, frozenset[Slot], exhaustive.Numbers]:
-    """Every tier known and nested; islands in nodes, as nodes, or over nodes of a leaf; slots taken at random."""
+    """Tiers nested, the core known or not; islands in nodes or as nodes; some slots taken."""
     shape = random.choice(["node", "node", "pairs"])
+    core = random.choice([{}, {Tier.CORE: "c"}])
     nodes = []
     for number in range(random.randint(2, 6)):
         width = random.choice([1, 2, 2, 4])
         leaf = number // random.choice([1, 2, 2, 3])
-        domains = {Tier.LEAF: f"l{leaf}", Tier.SPINE: f"s{leaf // 2}", Tier.CORE: "c"}
+        domains = {Tier.LEAF: f"l{leaf}", Tier.SPINE: f"s{leaf // 2}"} | core
         islands = {i: f"n{number}-{i // 2}" for i in range(width)} if shape == "pairs" else {}
         if not islands:
             domains[Tier.ISLAND] = f"i{number}"

@@ -57,7 +57,7 @@ def _waiting(name: str) -> JobView:
 
 
 def test_row_2_after_a_node_loss_one_gang_is_complete_and_the_other_holds_nothing() -> None:
-    """Two gangs of 16 on four nodes of 8 lose a node that held half of each; one spare node is there, another is held by
+    """Two gangs of 16 on four nodes of 8 lose a node that held half of each; one spare is there, one is held by
     others. Both are placed anew, from nothing."""
     fabric = Fabric(
         (*nodes(["a", "b", "c", "spare"], 8, "l0"), replace(nodes(["d"], 8, "l0")[0], alive=False))
