@@ -29,6 +29,13 @@ def fits(mesh: Mesh, rules: PlacementSpec, table: PocketTable) -> bool:
     return _searched(mesh, rules, table) is not None
 
 
+def replicas_that_fit(mesh: Mesh, rules: PlacementSpec, table: PocketTable) -> int:
+    """How many replicas of the job fit, `dp` and `ep` not being required inside a tier."""
+    fine = Mesh(tuple(1 if axis == "dp" else mesh.degree(axis) for axis in mesh.axes), mesh.axes)
+    _, levels = next(iter(usual_attempts(fine, rules)))
+    return Packer(table, levels).capacity(range(len(table.pockets)), len(levels) - 1)
+
+
 def packed(judge: Judge) -> Found | None:
     """The best placement among all nestings and degradations."""
     best: Found | None = None

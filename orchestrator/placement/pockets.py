@@ -61,7 +61,7 @@ class PocketTable:
 
     @cached_property
     def levels(self) -> tuple[list[int], ...]:
-        """Domain of each pocket by tier, nearest first. One whose label is unknown shares a domain (< 0) only with those
+        """Domain of each pocket by tier, nearest first. One of unknown label shares a domain (< 0) only with those
         with which it shares a nearer one."""
         nearer = list(range(len(self.pockets)))
         found = []
