@@ -14,8 +14,6 @@ Another ring runs flat, in the order of its ranks, each over its own hop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,71 +94,62 @@ class Pricing:
         return worst, name
 
 
-def sent_by_level(demand: Demand, groups: Ranks, domains: Sequence[Numbers]) -> Sent:
-    """What every rank sends over each level in a step."""
-    sent = np.zeros((len(domains), groups.size))
+def sent_by_level(demand: Demand, groups: Ranks, domains: Numbers) -> Sent:
+    """What every rank sends over each level in a step, (levels, ranks). `domains`: those of `Seating.distinct`."""
     match demand.pattern:
         case Pattern.RING:
-            _ring(demand.bytes, groups, domains, sent)
+            return _ring(demand.bytes, groups, domains)
         case Pattern.CHAIN:
-            for here, there in ((groups[:, :-1], groups[:, 1:]), (groups[:, 1:], groups[:, :-1])):
-                _add(sent, _nearest(here, there, domains), here, demand.bytes)
+            return _chain(demand.bytes, groups, domains)
         case Pattern.EXCHANGE:
-            _exchange(demand.bytes, groups, domains, sent)
-    return sent
+            return _exchange(demand.bytes, groups, domains)
 
 
-def _nearest(here: Ranks, there: Ranks, domains: Sequence[Numbers]) -> Ranks:
-    """The nearest level that two ranks share."""
-    level = np.full(here.shape, len(domains) - 1)
-    for i in range(len(domains) - 2, -1, -1):
-        level[domains[i][here] == domains[i][there]] = i
+def _nearest(here: Ranks, there: Ranks, domains: Numbers) -> Ranks:
+    """The nearest level that two ranks share; all share the last."""
+    level: Ranks = (domains[:, here] == domains[:, there]).argmax(axis=0)
     return level
 
 
-def _add(sent: Sent, level: Ranks, ranks: Ranks, amount: float) -> None:
-    """`ranks` holds no rank twice."""
-    sent[level.ravel(), ranks.ravel()] += amount
+def _chain(size: float, groups: Ranks, domains: Numbers) -> Sent:
+    sent = np.zeros(domains.shape)
+    level = _nearest(groups[:, :-1], groups[:, 1:], domains)
+    sent[level, groups[:, :-1]] += size
+    sent[level, groups[:, 1:]] += size
+    return sent
 
 
-def _ring(size: float, groups: Ranks, domains: Sequence[Numbers], sent: Sent) -> None:
+def _ring(size: float, groups: Ranks, domains: Numbers) -> Sent:
+    sent = np.zeros(domains.shape)
     ranks = groups.shape[1]
     counts, even = _counts(groups, domains)
-    inside, scale = np.ones(len(groups)), size * ranks / (ranks - 1)
-    nearer = np.full(len(groups), ranks)
-    for level, count in enumerate(counts):
-        factor = nearer / count
-        inside = inside * factor
-        share = np.where(even, scale * (factor - 1) / inside, 0.0)
-        sent[level, groups] = share[:, None]
-        nearer = count
+    nearer = np.concatenate((np.full((1, len(groups)), ranks), counts[:-1]))
+    factor = nearer / counts
+    share = size * ranks / (ranks - 1) * (factor - 1) / factor.cumprod(axis=0)
+    sent[:, groups] = (share * even)[:, :, None]
     if not even.all():
         flat = groups[~even]
-        following = np.roll(flat, -1, axis=1)
-        _add(sent, _nearest(flat, following, domains), flat, size)
+        sent[_nearest(flat, np.roll(flat, -1, axis=1), domains), flat] += size
+    return sent
 
 
-def _counts(groups: Ranks, domains: Sequence[Numbers]) -> tuple[list[Ranks], NDArray[np.bool_]]:
-    """Domains that each group touches, by level; and which groups lie evenly in all of them, one inside the other."""
+def _counts(groups: Ranks, domains: Numbers) -> tuple[Ranks, NDArray[np.bool_]]:
+    """Domains that each group touches, (levels, groups); and which groups lie evenly in all of them."""
     size = groups.shape[1]
-    even = np.ones(len(groups), dtype=bool)
-    counts, nearer = [], np.full(len(groups), size)
-    for domain in domains:
-        ordered = np.sort(domain[groups], axis=1)
-        steps = ordered[:, 1:] != ordered[:, :-1]
-        count = 1 + steps.sum(axis=1)
-        # Evenly: every domain begins at a multiple of size / count.
-        starts = (np.arange(1, size)[None, :] * count[:, None]) % size == 0
-        even &= (size % count == 0) & (steps == starts).all(axis=1)
-        even &= (nearer % count == 0) & (count <= nearer)
-        counts.append(count)
-        nearer = count
-    return counts, even
+    ordered = np.sort(domains[:, groups], axis=2)
+    begins = ordered[:, :, 1:] != ordered[:, :, :-1]
+    counts: Ranks = 1 + begins.sum(axis=2)
+    # Evenly: a domain begins at every multiple of size / count.
+    expected = (np.arange(1, size) * counts[:, :, None]) % size == 0
+    even = (size % counts == 0) & (begins == expected).all(axis=2)
+    even[1:] &= counts[:-1] % counts[1:] == 0
+    return counts, even.all(axis=0)
 
 
-def _exchange(size: float, groups: Ranks, domains: Sequence[Numbers], sent: Sent) -> None:
+def _exchange(size: float, groups: Ranks, domains: Numbers) -> Sent:
+    sent = np.zeros(domains.shape)
     ranks = groups.shape[1]
-    part = size / (ranks - 1)
     for shift in range(1, ranks):
         there = np.roll(groups, -shift, axis=1)
-        _add(sent, _nearest(groups, there, domains), groups, part)
+        sent[_nearest(groups, there, domains), groups] += size / (ranks - 1)
+    return sent

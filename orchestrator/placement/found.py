@@ -8,12 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from orchestrator.placement.cost import Cost, Pricing
+from orchestrator.placement.cost import Pricing
 from orchestrator.placement.mesh import Mesh, Ranks
 from orchestrator.placement.outcome import TIERS, axis_outcomes
 from orchestrator.placement.packing import Place
 from orchestrator.placement.placement import AxisOutcome
 from orchestrator.placement.pockets import PocketTable
+from orchestrator.placement.priced import Cost
 from orchestrator.placement.seating import Seating
 from orchestrator.spec.sections import PlacementSpec
 

@@ -44,7 +44,7 @@ class PocketTable:
         for slot in free:
             free_on[slot.node].add(slot.index)
         for node in sorted(filter(usable, fabric.nodes), key=lambda node: natural_key(node.name)):
-            free_of_node = free_on.get(node.name, frozenset())
+            free_of_node = free_on[node.name]
             for indexes in _islands(fabric, node):
                 free_here = tuple(index for index in indexes if index in free_of_node)
                 self.pockets.append(Pocket(node.name, free_here, len(indexes)))
@@ -80,9 +80,9 @@ class PocketTable:
         return {tier: np.array(numbers, dtype=np.int64) for tier, numbers in self.numbers.items()}
 
     @cached_property
-    def level_arrays(self) -> tuple[NDArray[np.int64], ...]:
-        """`levels` as arrays."""
-        return tuple(np.array(level, dtype=np.int64) for level in self.levels)
+    def level_array(self) -> NDArray[np.int64]:
+        """`levels` as an array (levels, pockets)."""
+        return np.array(self.levels, dtype=np.int64)
 
     def _locality(self) -> tuple[Tier, ...]:
         """Tiers, widest first. An island is wider than a node where any island spans nodes (NVL72), else narrower."""

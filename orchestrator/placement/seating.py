@@ -37,12 +37,14 @@ class Seating:
         return (*reversed(self.table.locality), Tier.ANY)
 
     @cached_property
-    def distinct(self) -> tuple[Numbers, ...]:
-        """Domain number of each rank by level (`PocketTable.levels`); a rank of unknown island is alone in one."""
-        nearest, *wider = (level[self.pocket] for level in self.table.level_arrays)
-        if (nearest < 0).any():
-            nearest = np.where(nearest < 0, -1 - np.arange(len(nearest)), nearest)
-        return (nearest, *wider, np.zeros(len(nearest), dtype=np.int64))
+    def distinct(self) -> Numbers:
+        """Domain of each rank by level, (levels, ranks): `PocketTable.levels`; a rank of unknown island is alone."""
+        found = np.zeros((len(self.levels), len(self.pocket)), dtype=np.int64)
+        found[:-1] = self.table.level_array[:, self.pocket]
+        alone = found[0] < 0
+        if alone.any():
+            found[0, alone] = -1 - np.flatnonzero(alone)
+        return found
 
     def reseated(self, order: Ranks) -> Seating:
         """Rank r on what was the slot of rank `order[r]`."""
