@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 
@@ -31,6 +32,9 @@ WORTHWHILE = 0.01
 MOST_POCKETS = 64
 BUDGET = 6_000
 """Units seated before giving up: some tenths of a second. A whole seating that is priced counts as ten."""
+
+EXHAUSTIBLE = 3_000
+"""Seatings of a job so small that all of them may be priced, should no bound help."""
 
 _PRICING = 10
 
@@ -72,6 +76,14 @@ def units_of(judge: Judge) -> list[list[int]]:
     return [[rank] for rank in range(judge.mesh.size)]
 
 
+def seatings(units: int, rooms: Sequence[int]) -> int:
+    """Ways to seat numbered units on pockets with room for so many each."""
+    ways = [1] + [0] * units
+    for room in rooms:
+        ways = [sum(comb(n, k) * ways[n - k] for k in range(min(room, n) + 1)) for n in range(units + 1)]
+    return ways[units]
+
+
 class _Search:
     def __init__(self, judge: Judge, found: Found, units: list[list[int]]) -> None:
         self._judge, self._units, self.best = judge, units, found
@@ -89,6 +101,8 @@ class _Search:
         self._bonds = _bonds(judge, unit_of, len(units))
         self._seats = [-1] * len(units)
         self._spent = 0
+        rooms = [left // self._size for left in self._left]
+        self._budget = float("inf") if seatings(len(units), rooms) <= EXHAUSTIBLE else BUDGET
 
     def room(self) -> list[int]:
         """Most free accelerators in one domain, by level."""
@@ -110,7 +124,7 @@ class _Search:
             return True
         for pocket in list(self._candidates(unit)):
             self._spent += 1
-            if self._spent > BUDGET:
+            if self._spent > self._budget:
                 return False
             undo = self.bound.seat(unit, pocket, self._seats)
             if not self._hopeless():

@@ -5,9 +5,11 @@ By counting (`packing`), in every order in which blocks may nest; by a bounded s
 
 from __future__ import annotations
 
+import numpy as np
+
 from orchestrator.placement.found import Found, Judge
 from orchestrator.placement.mesh import Mesh
-from orchestrator.placement.nesting import parts, ranks_in, usual_attempts
+from orchestrator.placement.nesting import ranks_in, usual_attempts
 from orchestrator.placement.outcome import ruled_axes
 from orchestrator.placement.packing import Packer, Place
 from orchestrator.placement.pockets import PocketTable
@@ -18,12 +20,12 @@ from orchestrator.spec.sections import PlacementSpec, Tier
 def fits(mesh: Mesh, rules: PlacementSpec, table: PocketTable) -> bool:
     """Whether a placement on the free slots of `table` exists. SearchCutShortError when the search gave up."""
     everything = range(len(table.pockets))
-    for axes, levels in usual_attempts(mesh, rules):
+    for laid, axes, levels in usual_attempts(mesh, rules):
         if _exact(mesh, rules) and Packer(table, levels).capacity(everything, len(levels) - 1) >= 1:
             return True
         if not _exact(mesh, rules):
             places = Packer(table, levels).pack()
-            judge, ranks = Judge(mesh, rules, table), ranks_in(parts(mesh), axes)
+            judge, ranks = Judge(mesh, rules, table), ranks_in(laid, axes)
             if places is not None and judge.packed(ranks, places).allowed:
                 return True
     return _searched(mesh, rules, table) is not None
@@ -32,20 +34,19 @@ def fits(mesh: Mesh, rules: PlacementSpec, table: PocketTable) -> bool:
 def replicas_that_fit(mesh: Mesh, rules: PlacementSpec, table: PocketTable) -> int:
     """How many replicas of the job fit, `dp` and `ep` not being required inside a tier."""
     fine = Mesh(tuple(1 if axis == "dp" else mesh.degree(axis) for axis in mesh.axes), mesh.axes)
-    _, levels = next(iter(usual_attempts(fine, rules)))
+    _, _, levels = next(iter(usual_attempts(fine, rules)))
     return Packer(table, levels).capacity(range(len(table.pockets)), len(levels) - 1)
 
 
 def packed(judge: Judge) -> Found | None:
     """The best placement among all nestings and degradations."""
     best: Found | None = None
-    fine = parts(judge.mesh)
-    for axes, levels in usual_attempts(judge.mesh, judge.rules):
+    for laid, axes, levels in usual_attempts(judge.mesh, judge.rules):
         places = Packer(judge.table, levels).pack()
         if places is None:
             continue
-        order = tuple(axis for axis in axes if fine.degree(axis) > 1)
-        found = judge.packed(ranks_in(fine, order), places, order)
+        order = tuple(axis for axis in axes if laid.degree(axis) > 1)
+        found = judge.packed(ranks_in(laid, order), places, order)
         if not found.allowed:
             continue
         # The first in score counts: cost has its say when orders are compared.
@@ -54,7 +55,7 @@ def packed(judge: Judge) -> Found | None:
         if best.perfect:
             return best
     if best is None and (searched := _searched(judge.mesh, judge.rules, judge.table)) is not None:
-        best = judge.packed(ranks_in(fine, fine.axes), searched)
+        best = judge.packed(np.arange(judge.mesh.size), searched)
     return best
 
 

@@ -29,7 +29,8 @@ _USUAL: tuple[tuple[str, ...], ...] = (
 """Orders in which blocks may nest, inner to outer. Rules that nest at all nest in one of these: an outer block needs
 the wider tier. The first two are usual; the others serve `dp` confined more narrowly than `pp`, `cp` or `tp`."""
 
-Attempt = tuple[tuple[str, ...], list[Level]]
+Attempt = tuple[Mesh, tuple[str, ...], list[Level]]
+"""The mesh, its axes as they nest, their levels."""
 
 
 def parts(mesh: Mesh, shards: int = 1) -> Mesh:
@@ -46,24 +47,29 @@ def parts(mesh: Mesh, shards: int = 1) -> Mesh:
 
 def usual_attempts(mesh: Mesh, rules: PlacementSpec) -> Iterator[Attempt]:
     """Nestings that serve the rules. A preferred `dp` is tried as if required, at its tier, then at ever wider ones."""
-    fine, binding = parts(mesh), ruled_axes(mesh, rules)
+    binding = ruled_axes(mesh, rules)
     dp_tiers: Sequence[Tier | None] = (None,)
     if (dp := binding.get("dp")) is not None and dp.tier is not Tier.ANY:
         wider = TIERS[TIERS.index(dp.tier) : -1]
         dp_tiers = (dp.tier,) if dp.mode == "required" else (*wider, None)
-    for dp_tier, axes in product(dp_tiers, _different(fine, _USUAL)):
+    fine = parts(mesh)
+    # A rule of `dp` binds the whole axis, and expert groups may not get in the way of what only whole replicas allow.
+    whole = Mesh(mesh.degrees, mesh.axes)
+    cut = [(fine, axes, None) for axes in _different(fine, _USUAL)] if fine.degree("ep") > 1 else []
+    uncut = [(whole, axes, tier) for tier, axes in product(dp_tiers, _different(whole, _USUAL))]
+    for laid, axes, dp_tier in (*cut, *uncut) if dp_tiers == (None,) else uncut:
         levels = []
         for axis in axes:
             rule = binding.get(axis) if axis != "dp" else None
             if axis == "dp":
-                level = Level(axis, fine.degree(axis), dp_tier)
+                level = Level(axis, laid.degree(axis), dp_tier)
             elif rule is None or rule.tier is Tier.ANY:
-                level = Level(axis, fine.degree(axis), None)
+                level = Level(axis, laid.degree(axis), None)
             else:
-                level = Level(axis, fine.degree(axis), rule.tier, soft=rule.mode == "preferred")
+                level = Level(axis, laid.degree(axis), rule.tier, soft=rule.mode == "preferred")
             if level.degree > 1 or axis == axes[-1]:
                 levels.append(level)
-        yield axes, levels
+        yield laid, axes, levels
 
 
 def _different(mesh: Mesh, orders: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
