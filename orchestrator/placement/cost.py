@@ -41,19 +41,6 @@ class Pricing:
         axes = [self._axis(d, g, seating) for d, g in zip(self.demands, self.groups, strict=True)]
         return Cost(tuple(axes), self.hidden_s)
 
-    def sent_s(self, seating: Seating) -> float:
-        """Seconds that all ranks together keep their links and the uplinks of their domains busy: falls with every
-        group that comes nearer, also where the slowest, which alone counts for the cost, stays the same."""
-        total = 0.0
-        for demand, groups in zip(self.demands, self.groups, strict=True):
-            sent = sent_by_level(demand, groups, seating.distinct).sum(axis=1)
-            total += float(sent @ (1 / np.array(self.tariff.bandwidth)))
-            for level, capacity in enumerate(self.tariff.uplink[1:], start=1):
-                if capacity is not None:
-                    passing = sent[level:].sum() if level >= self.tariff.scale_out else sent[level]
-                    total += float(passing) / capacity
-        return total
-
     def _axis(self, demand: Demand, groups: Ranks, seating: Seating) -> AxisCost:
         sent = sent_by_level(demand, groups, seating.distinct)
         tariff = self.tariff

@@ -1,26 +1,40 @@
 """From a placement by an order of axes to a cheaper one that follows none, where the job is small enough to search.
 
-Small jobs are searched exactly (`exact`); somewhat larger ones by descent: two units trade places, or one moves to a
-free place, whenever that makes the step cheaper, or as cheap with less traffic in all. The moves tried come from a
-fixed seed, so that the same question gets the same answer.
+Small jobs are searched exactly (`exact`); somewhat larger ones by simulated annealing (Kirkpatrick et al. 1983): two
+units trade places, one moves to a free place, or a ring is laid out evenly over some domains; what makes the step
+dearer is taken ever more rarely. The moves come from a fixed seed, so that the same question gets the same answer.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from math import exp
 from random import Random
 
 import numpy as np
 
 from orchestrator.placement.exact import cheapest, units_of
-from orchestrator.placement.found import CLOSER, Found, Judge
+from orchestrator.placement.found import Found, Judge
 from orchestrator.placement.mapping import Mapped
+from orchestrator.placement.outcome import ruled_axes, together
+from orchestrator.placement.pockets import UNKNOWN
 from orchestrator.placement.seating import Seating
+from orchestrator.placement.tally import Tally
+from orchestrator.spec.sections import Tier
 
-TRIES = 600
-"""Moves tried for one start: some tenths of a second."""
+MOVES = 10_000
+"""Moves tried: half a second."""
+
+HOT, COLD = 0.05, 0.0002
+"""Temperature at the beginning and at the end, as shares of the cost: a move that makes the step dearer by so much is
+taken once in e times."""
+
+GATHERED = 0.1
+"""Share of moves that lay out a whole ring: unit by unit it is dear on the way from one even form to another."""
+
+BUSY_SHARE = 0.01
+"""Weight of what all uplinks carry, beside the cost: it shows the way where the slowest uplink alone counts."""
 
 
 def improved(judge: Judge, found: Mapped) -> Mapped:
@@ -29,68 +43,140 @@ def improved(judge: Judge, found: Mapped) -> Mapped:
         return found
     searched = cheapest(judge, found.best)
     best = searched.best
-    for start in (best, found.next_best) if searched.promising else ():
-        if start is not None:
-            descended = _Descent(judge, start, units_of(judge)).run()
-            best = descended if descended.better_than(best) else best
+    if searched.promising:
+        annealed = _Annealing(judge, best).run()
+        best = annealed if annealed.allowed and annealed.better_than(best) else best
     return replace(found, best=best)
 
 
-class _Descent:
-    def __init__(self, judge: Judge, start: Found, units: Sequence[Sequence[int]]) -> None:
+class _Annealing:
+    def __init__(self, judge: Judge, start: Found) -> None:
         assert judge.pricing is not None
-        self._judge, self._pricing, self._best = judge, judge.pricing, start
-        self._units = [np.array(ranks) for ranks in units]
-        self._sent_s = self._pricing.sent_s(start.seating)
-        self._random = Random(0)
+        self._judge, self._units, self._random = judge, units_of(judge), Random(0)
+        self._size = len(self._units[0])
+        unit_of = [0] * judge.mesh.size
+        for number, ranks in enumerate(self._units):
+            for rank in ranks:
+                unit_of[rank] = number
+        seats = [int(start.seating.pocket[ranks[0]]) for ranks in self._units]
+        self._tally = Tally(judge.pricing, judge.table, unit_of, seats)
+        self._left = [len(pocket.free) for pocket in judge.table.pockets]
+        for seat in seats:
+            self._left[seat] -= self._size
+        self._bonds = _bonds(judge, start, unit_of, len(self._units))
+        self._rings = self._tally.rings
+        self._widths = [level for level in judge.table.levels if 1 < len(set(level)) < len(level)]
 
     def run(self) -> Found:
-        for _ in range(TRIES):
-            moved = self._moved()
-            if moved is not None and self._better(found := self._judge.seated(moved)):
-                self._best = found
-        return self._best
+        now, best = self._energy(), (self._tally.seconds, list(self._tally.seats))
+        for turn in range(MOVES):
+            gathers = self._rings and self._widths and self._random.random() < GATHERED
+            moves = self._gathered() if gathers else self._traded()
+            moves = {unit: pocket for unit, pocket in moves.items() if self._tally.seats[unit] != pocket}
+            if not moves or not all(self._kept(unit, moves) for unit in moves):
+                continue
+            before = {unit: self._tally.seats[unit] for unit in moves}
+            self._move(moves)
+            energy = self._energy()
+            temperature = best[0] * HOT * (COLD / HOT) ** (turn / MOVES)
+            if energy > now and self._random.random() >= exp((now - energy) / temperature):
+                self._move(before)
+                continue
+            now = energy
+            if (seconds := self._tally.seconds) < best[0]:
+                best = (seconds, list(self._tally.seats))
+        return self._found(best[1])
 
-    def _better(self, found: Found) -> bool:
-        if self._best.perfect and found.seconds > self._best.seconds * (1 + CLOSER):
-            return False
-        if not found.allowed or found.score > self._best.score:
-            return False
-        if found.score < self._best.score or found.seconds < self._best.seconds * (1 - CLOSER):
-            self._sent_s = self._pricing.sent_s(found.seating)
-            return True
-        if found.seconds > self._best.seconds * (1 + CLOSER):
-            return False
-        if (sent_s := self._pricing.sent_s(found.seating)) < self._sent_s * (1 - CLOSER):
-            self._sent_s = sent_s
-            return True
-        return False
+    def _energy(self) -> float:
+        return self._tally.seconds + BUSY_SHARE * self._tally.busy_s / len(self._units)
 
-    def _moved(self) -> Seating | None:
-        """Two units that traded places, or one on free places of another pocket; None when nothing changed."""
-        seating = self._best.seating
-        a = self._units[self._random.randrange(len(self._units))]
-        free = self._free(len(a))
-        choice = self._random.randrange(len(self._units) + len(free))
-        pocket, index = seating.pocket.copy(), seating.index.copy()
-        if choice < len(self._units):
-            b = self._units[choice]
-            if (pocket[a] == pocket[b]).all():
-                return None
-            pocket[a], pocket[b] = seating.pocket[b], seating.pocket[a]
-            index[a], index[b] = seating.index[b], seating.index[a]
-        else:
-            number, indexes = free[choice - len(self._units)]
-            pocket[a], index[a] = number, indexes
-        return Seating(seating.table, pocket, index)
+    def _traded(self) -> dict[int, int]:
+        """Two units and each other's pocket, or one and a pocket with room."""
+        seats = self._tally.seats
+        a = self._random.randrange(len(seats))
+        choice = self._random.randrange(len(seats) + len(self._left))
+        if choice < len(seats):
+            return {a: seats[choice], choice: seats[a]}
+        pocket = choice - len(seats)
+        return {a: pocket} if self._left[pocket] >= self._size else {}
 
-    def _free(self, size: int) -> list[tuple[int, list[int]]]:
-        """Pockets with room for a unit, and the indexes it would get."""
-        seating = self._best.seating
-        taken = Counter(seating.pocket.tolist())
-        used = set(zip(seating.pocket.tolist(), seating.index.tolist(), strict=True))
-        return [
-            (number, [i for i in pocket.free if (number, i) not in used][:size])
-            for number, pocket in enumerate(seating.table.pockets)
-            if len(pocket.free) - taken[number] >= size
-        ]
+    def _gathered(self) -> dict[int, int]:
+        """A ring laid out evenly over some domains of a level, and where those go who sat there; empty if it cannot."""
+        ring, level = self._random.choice(self._rings), self._random.choice(self._widths)
+        domains = sorted({level[pocket] for pocket in self._tally.seats} | self._open(level))
+        counts = [m for m in range(1, len(domains) + 1) if len(ring) % m == 0]
+        chosen = set(self._random.sample(domains, self._random.choice(counts)))
+        quota = len(ring) // len(chosen)
+        here: dict[int, list[int]] = {domain: [] for domain in chosen}
+        movers = []
+        for unit in ring:
+            domain = level[self._tally.seats[unit]]
+            if domain in chosen and len(here[domain]) < quota:
+                here[domain].append(unit)
+            else:
+                movers.append(unit)
+        moves: dict[int, int] = {}
+        for domain in sorted(chosen):
+            free = [
+                p
+                for p, left in enumerate(self._left)
+                if level[p] == domain
+                for _ in range(left // self._size)
+            ]
+            others = [u for u, p in enumerate(self._tally.seats) if level[p] == domain and u not in ring]
+            self._random.shuffle(others)
+            for _ in range(quota - len(here[domain])):
+                mover = movers.pop()
+                if free:
+                    moves[mover] = free.pop()
+                elif others:
+                    other = others.pop()
+                    moves[mover], moves[other] = self._tally.seats[other], self._tally.seats[mover]
+                else:
+                    return {}
+        return moves
+
+    def _open(self, level: Sequence[int]) -> set[int]:
+        """Domains with room for a unit."""
+        return {level[pocket] for pocket, left in enumerate(self._left) if left >= self._size}
+
+    def _kept(self, unit: int, moves: dict[int, int]) -> bool:
+        numbers = self._judge.table.numbers
+        for tier, others in self._bonds[unit]:
+            domain = numbers[tier][moves[unit]]
+            if domain == UNKNOWN:
+                return False
+            if any(numbers[tier][moves.get(o, self._tally.seats[o])] != domain for o in others):
+                return False
+        return True
+
+    def _move(self, moves: dict[int, int]) -> None:
+        for unit, pocket in moves.items():
+            self._left[self._tally.seats[unit]] += self._size
+            self._left[pocket] -= self._size
+        self._tally.move(moves)
+
+    def _found(self, seats: Sequence[int]) -> Found:
+        pocket = np.empty(self._judge.mesh.size, dtype=np.int64)
+        index = np.empty_like(pocket)
+        free = [iter(pocket.free) for pocket in self._judge.table.pockets]
+        for seat, ranks in zip(seats, self._units, strict=True):
+            pocket[ranks] = seat
+            index[ranks] = [next(free[seat]) for _ in ranks]
+        return self._judge.seated(Seating(self._judge.table, pocket, index))
+
+
+def _bonds(
+    judge: Judge, start: Found, unit_of: Sequence[int], units: int
+) -> list[list[tuple[Tier, tuple[int, ...]]]]:
+    """By unit: tiers of rules that `start` keeps, and the units that must share a domain of them."""
+    kept = {outcome.axis for outcome in start.outcomes if outcome.outside == 0}
+    found: list[list[tuple[Tier, tuple[int, ...]]]] = [[] for _ in range(units)]
+    for axis, rule in ruled_axes(judge.mesh, judge.rules).items():
+        if axis not in kept or rule.tier is Tier.ANY:
+            continue
+        for ranks in together(judge.mesh, axis).tolist():
+            members = {unit_of[rank] for rank in ranks}
+            for unit in members:
+                found[unit].append((rule.tier, tuple(sorted(members - {unit}))))
+    return found
