@@ -267,6 +267,7 @@ PAIRS = {
     "Timeline": "TimelineView",
     "Log": "LogView",
     "LogPiece": "LogPiece",
+    "AxisCost": "AxisCostView",
     "PlanAnswer": "PlanAnswer",
     "SlotView": "SlotView",
     "NodeView": "NodeView",
