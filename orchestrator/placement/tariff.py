@@ -46,8 +46,8 @@ class Tariff:
 
 
 def tariff_of(links: Mapping[Tier, Link], levels: Sequence[Tier]) -> Tariff:
-    """The numbers of `links`, completed: an unknown one keeps the default's ratio to the known ones beside it, and is
-    never better than a nearer tier's nor worse than a wider one's by it."""
+    """The numbers of `links`, completed: one unknown beyond a known one keeps the default's ratio to it, one unknown
+    before a known one is as good at least. So defaults never turn the order of tiers round."""
     levels = (*levels, *(() if Tier.ANY in levels else (Tier.ANY,)))
     priced = [_priced(levels, tier) for tier in levels]
     known = [links.get(tier, Link()) for tier in priced]
@@ -71,7 +71,7 @@ def _inverse(value: float | None) -> float | None:
 
 
 def _completed(known: Sequence[float | None], default: Sequence[float]) -> list[float]:
-    """`known`, larger is nearer; gaps are filled from the nearer side, those before the first known one from it."""
+    """`known`, larger is better; gaps are filled from the nearer side, those before the first known one from it."""
     found = list(known)
     for i in range(1, len(found)):
         before = found[i - 1]
@@ -80,5 +80,5 @@ def _completed(known: Sequence[float | None], default: Sequence[float]) -> list[
     for i in range(len(found) - 2, -1, -1):
         after = found[i + 1]
         if found[i] is None and after is not None:
-            found[i] = max(default[i], after * max(1.0, default[i] / default[i + 1]))
+            found[i] = max(default[i], after)
     return [default[i] if value is None else value for i, value in enumerate(found)]
