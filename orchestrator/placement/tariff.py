@@ -71,14 +71,14 @@ def _inverse(value: float | None) -> float | None:
 
 
 def _completed(known: Sequence[float | None], default: Sequence[float]) -> list[float]:
-    """`known`, larger is better; gaps are filled from the nearer side, those before the first known one from it."""
-    found = list(known)
-    for i in range(1, len(found)):
-        before = found[i - 1]
-        if found[i] is None and before is not None:
-            found[i] = min(default[i], before * min(1.0, default[i] / default[i - 1]))
+    """`known`, larger is better, and what is missing: by the default's ratio to the nearer one, at most the default and
+    at least the wider one."""
+    found: list[float] = []
+    for i, value in enumerate(known):
+        ratio = min(1.0, default[i] / default[i - 1])
+        least = default[i] if all(v is None for v in known[:i]) else min(default[i], found[i - 1] * ratio)
+        found.append(least if value is None else value)
     for i in range(len(found) - 2, -1, -1):
-        after = found[i + 1]
-        if found[i] is None and after is not None:
-            found[i] = max(default[i], after)
-    return [default[i] if value is None else value for i, value in enumerate(found)]
+        if known[i] is None:
+            found[i] = max(found[i], found[i + 1])
+    return found

@@ -51,11 +51,15 @@ def test_in_an_island_of_many_nodes_a_node_is_joined_as_the_island() -> None:
     assert tariff.latency_s[:2] == pytest.approx((1e-6, 1e-6))
 
 
-@given(st.sampled_from([NODES_IN_SPINES, RACKS]), st.sampled_from(list(Tier)), st.floats(1e6, 1e13))
-def test_one_known_number_keeps_the_order_of_all(
-    levels: tuple[Tier, ...], tier: Tier, bandwidth: float
+@given(
+    st.sampled_from([NODES_IN_SPINES, RACKS]),
+    st.lists(st.sampled_from(list(Tier)), unique=True, max_size=3),
+    st.lists(st.floats(1e6, 1e13), min_size=3, max_size=3),
+)
+def test_known_numbers_in_order_keep_the_order_of_all(
+    levels: tuple[Tier, ...], tiers: list[Tier], numbers: list[float]
 ) -> None:
-    tariff = tariff_of({tier: Link(bandwidth=bandwidth, latency_s=1 / bandwidth)}, levels)
-    speeds, waits = tariff.bandwidth, tariff.latency_s
-    assert all(near >= far * (1 - 1e-9) for near, far in pairwise(speeds))
-    assert all(near <= far * (1 + 1e-9) for near, far in pairwise(waits))
+    known = zip(sorted(tiers, key=list(Tier).index), sorted(numbers, reverse=True), strict=False)
+    tariff = tariff_of({tier: Link(bandwidth=n, latency_s=1 / n) for tier, n in known}, levels)
+    assert all(near >= far * (1 - 1e-9) for near, far in pairwise(tariff.bandwidth))
+    assert all(near <= far * (1 + 1e-9) for near, far in pairwise(tariff.latency_s))
