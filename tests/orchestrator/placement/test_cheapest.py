@@ -120,6 +120,20 @@ def test_a_hundred_random_jobs_cost_as_little_as_exhaustive_search_finds() -> No
     assert sum(compare(seed) for seed in range(150)) >= 50
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_question_gets_the_same_answer_whatever_the_order_of_nodes(seed: int) -> None:
+    random = Random(seed)
+    fabric, free, _ = fabric_of(random)
+    plan = random.choice([plan for plan in PLANS if plan.world_size <= len(free)] or PLANS)
+    workload, rules = job_of(random, plan)
+    shuffled = random.sample(fabric.nodes, len(fabric.nodes))
+    first, second = (
+        solve(Mesh.of(plan), rules, where, free, resources=ResourcesSpec(), workload=workload)
+        for where in (fabric, Fabric(tuple(shuffled), fabric.links))
+    )
+    assert first == second
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 def test_a_thousand_random_jobs_cost_as_little_as_exhaustive_search_finds(part: int) -> None:
