@@ -23,11 +23,11 @@ from orchestrator.spec.sections import Tier
 MOST_UNITS = 16
 """Units of a job that is searched exactly."""
 
-MOST_DESCENDED = 64
-"""Units of a job that is worth a descent (`improve`)."""
+MOST_ANNEALED = 64
+"""Units of a job that is annealed (`improve`)."""
 
-WORTHWHILE = 0.01
-"""Share of the cost that a descent has to be able to save."""
+WORTHWHILE = 0.03
+"""Share of the cost that annealing has to be able to save."""
 
 MOST_POCKETS = 64
 BUDGET = 6_000
@@ -54,7 +54,7 @@ def cheapest(judge: Judge, found: Found) -> Searched:
     assert judge.pricing is not None
     units = units_of(judge)
     serving = sum(len(pocket.free) >= len(units[0]) for pocket in judge.table.pockets)
-    if len(units) > MOST_DESCENDED or serving > MOST_POCKETS:
+    if len(units) > MOST_ANNEALED or serving > MOST_POCKETS:
         return Searched(found, proven=False, promising=False)
     search = _Search(judge, found, units)
     least = search.bound.at_best(search.room())

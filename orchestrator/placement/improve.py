@@ -1,8 +1,8 @@
 """From a placement by an order of axes to a cheaper one that follows none, where the job is small enough to search.
 
 Small jobs are searched exactly (`exact`); somewhat larger ones by simulated annealing (Kirkpatrick et al. 1983): two
-units trade places, one moves to a free place, or a ring is laid out evenly over some domains; what makes the step
-dearer is taken ever more rarely. The moves come from a fixed seed, so that the same question gets the same answer.
+units or groups trade places, one moves to a free place, or a ring is laid out evenly over some domains; what makes the
+step dearer is taken ever more rarely. The moves come from a fixed seed, so that the same question gets the same answer.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from orchestrator.placement.seating import Seating
 from orchestrator.placement.tally import Tally
 from orchestrator.spec.sections import Tier
 
-MOVES = 10_000
-"""Moves tried: half a second."""
+MOVES = 6_000
+"""Moves tried in each run: a third of a second."""
 
 HOT, COLD = 0.05, 0.0002
 """Temperature at the beginning and at the end, as shares of the cost: a move that makes the step dearer by so much is
 taken once in e times."""
 
-GATHERED = 0.1
-"""Share of moves that lay out a whole ring: unit by unit it is dear on the way from one even form to another."""
+GATHERED, SWAPPED = 0.2, 0.2
+"""Shares of moves that lay out a whole ring, and that let two whole groups of an axis trade places: unit by unit it is
+dear to get from one good form to another."""
 
-BUSY_SHARE = 0.01
-"""Weight of what all uplinks carry, beside the cost: it shows the way where the slowest uplink alone counts."""
+POWERS = (4, 8, 16)
+"""By run: of the norm that stands for the busiest uplink, which alone would show no way."""
 
 
 def improved(judge: Judge, found: Mapped) -> Mapped:
@@ -43,17 +44,17 @@ def improved(judge: Judge, found: Mapped) -> Mapped:
         return found
     searched = cheapest(judge, found.best)
     best = searched.best
-    if searched.promising:
-        annealed = _Annealing(judge, best).run()
+    for power in POWERS if searched.promising else ():
+        annealed = _Annealing(judge, best, power).run()
         best = annealed if annealed.allowed and annealed.better_than(best) else best
     return replace(found, best=best)
 
 
 class _Annealing:
-    def __init__(self, judge: Judge, start: Found) -> None:
+    def __init__(self, judge: Judge, start: Found, power: int) -> None:
         assert judge.pricing is not None
         self._judge, self._units, self._random = judge, units_of(judge), Random(0)
-        self._size = len(self._units[0])
+        self._size, self._power = len(self._units[0]), power
         unit_of = [0] * judge.mesh.size
         for number, ranks in enumerate(self._units):
             for rank in ranks:
@@ -64,14 +65,13 @@ class _Annealing:
         for seat in seats:
             self._left[seat] -= self._size
         self._bonds = _bonds(judge, start, unit_of, len(self._units))
-        self._rings = self._tally.rings
+        self._rings, self._lines = self._tally.rings, self._tally.lines
         self._widths = [level for level in judge.table.levels if 1 < len(set(level)) < len(level)]
 
     def run(self) -> Found:
         now, best = self._energy(), (self._tally.seconds, list(self._tally.seats))
         for turn in range(MOVES):
-            gathers = self._rings and self._widths and self._random.random() < GATHERED
-            moves = self._gathered() if gathers else self._traded()
+            moves = self._proposed()
             moves = {unit: pocket for unit, pocket in moves.items() if self._tally.seats[unit] != pocket}
             if not moves or not all(self._kept(unit, moves) for unit in moves):
                 continue
@@ -88,7 +88,24 @@ class _Annealing:
         return self._found(best[1])
 
     def _energy(self) -> float:
-        return self._tally.seconds + BUSY_SHARE * self._tally.busy_s / len(self._units)
+        return self._tally.smoothed(self._power)
+
+    def _proposed(self) -> dict[int, int]:
+        """Units and the pockets that they would move to."""
+        kind = self._random.random()
+        if kind < GATHERED and self._rings and self._widths:
+            return self._gathered()
+        if kind < GATHERED + SWAPPED and self._lines:
+            return self._swapped()
+        return self._traded()
+
+    def _swapped(self) -> dict[int, int]:
+        """Two groups of an axis and each other's pockets."""
+        groups, seats = self._random.choice(self._lines), self._tally.seats
+        one, other = self._random.choice(groups), self._random.choice(groups)
+        if set(one) & set(other):
+            return {}
+        return {a: seats[b] for a, b in zip(one + other, other + one, strict=True)}
 
     def _traded(self) -> dict[int, int]:
         """Two units and each other's pocket, or one and a pocket with room."""

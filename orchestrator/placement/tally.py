@@ -7,7 +7,7 @@ of known capacity; what looks the same is priced once.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,10 +42,12 @@ class _Axis:
         self.busy: dict[Uplink, float] = {}
         self.known: dict[tuple[int, ...], _Price] = {}
 
-    def seconds(self, latency_s: Sequence[float]) -> float:
+    def seconds(self, latency_s: Sequence[float], power: int | None = None) -> float:
         slowest = max(price.link_s for price in self.prices)
         widest = max(price.widest for price in self.prices)
         busiest = max(self.busy.values(), default=0.0)
+        if power is not None and busiest > 0:
+            busiest *= sum((busy / busiest) ** power for busy in self.busy.values()) ** (1 / power)
         return max(slowest, busiest) + self.demand.messages * latency_s[widest]
 
 
@@ -57,6 +59,15 @@ class Tally:
         self.seats = list(seats)
         self._tariff, self._hidden_s, self._table = pricing.tariff, pricing.hidden_s, table
         self._slowness = 1 / np.array(pricing.tariff.bandwidth)
+        used = [
+            level
+            for level, capacity in zip(table.levels, pricing.tariff.uplink[1:], strict=True)
+            if capacity is not None
+        ]
+        self._uplinked = _numbered([tuple(level[p] for level in used) for p in range(len(table.pockets))])
+        """By pocket: which domains with uplinks it lies in, as one number."""
+        self._told_apart = _telling(table.levels, self._uplinked)
+        """Levels at which it counts besides which members share a domain."""
         self._axes: list[_Axis] = []
         self._in: list[list[tuple[int, int]]] = [[] for _ in seats]  # axis and group by unit
         for demand, ranks in zip(pricing.demands, pricing.groups, strict=True):
@@ -71,31 +82,36 @@ class Tally:
             self._axes.append(axis)
 
     @property
+    def lines(self) -> list[list[tuple[int, ...]]]:
+        """By axis the units of its groups, those of several units alone, none of which is in a group twice."""
+        spread = [[g for g in axis.groups if len(set(g)) == len(g) > 1] for axis in self._axes]
+        return [groups for groups in spread if groups]
+
+    @property
     def rings(self) -> list[tuple[int, ...]]:
         """Units of each ring of more than two."""
-        return [
-            group
-            for axis in self._axes
-            if axis.demand.pattern is Pattern.RING
-            for group in axis.groups
-            if len(set(group)) == len(group) > 2
-        ]
+        rings = [axis.groups for axis in self._axes if axis.demand.pattern is Pattern.RING]
+        return [group for groups in rings for group in groups if len(set(group)) == len(group) > 2]
 
     @property
     def seconds(self) -> float:
-        latency_s = self._tariff.latency_s
+        """The cost."""
+        return self._combined(None)
+
+    def smoothed(self, power: int) -> float:
+        """The cost with the p-norm of the uplinks in place of the busiest: it falls as well when another becomes less
+        busy."""
+        return self._combined(power)
+
+    def _combined(self, power: int | None) -> float:
         exposed = overlapped = 0.0
         for axis in self._axes:
+            seconds = axis.seconds(self._tariff.latency_s, power)
             if axis.demand.overlapped:
-                overlapped += axis.seconds(latency_s)
+                overlapped += seconds
             else:
-                exposed += axis.seconds(latency_s)
+                exposed += seconds
         return combined(exposed, overlapped, self._hidden_s)
-
-    @property
-    def busy_s(self) -> float:
-        """Seconds of all uplinks together."""
-        return sum(sum(axis.busy.values()) for axis in self._axes)
 
     def move(self, moves: Mapping[int, int]) -> None:
         """Seats units on other pockets."""
@@ -122,15 +138,14 @@ class Tally:
         return price
 
     def _look(self, pockets: Sequence[int]) -> tuple[int, ...]:
-        look: list[int] = []
-        for level, capacity in zip(self._table.levels, self._tariff.uplink[1:], strict=True):
+        """Equal for pockets that a group pays the same on."""
+        look = [self._uplinked[pocket] for pocket in pockets]
+        for level in self._told_apart:
             domains = [level[pocket] for pocket in pockets]
-            if not look:  # of unknown islands every member is alone in one
+            if level is self._table.levels[0]:  # an unknown island (< 0) is none: every member is alone
                 domains = [domain if domain >= 0 else -1 - i for i, domain in enumerate(domains)]
-            if capacity is None:
-                first: dict[int, int] = {}
-                domains = [first.setdefault(domain, len(first)) for domain in domains]
-            look += domains
+            first: dict[int, int] = {}
+            look += [first.setdefault(domain, len(first)) for domain in domains]
         return tuple(look)
 
     def _priced(self, demand: Demand, pockets: Sequence[int]) -> _Price:
@@ -151,3 +166,19 @@ class Tally:
                     uplinks[level, domain] += size / capacity
         widest = int(np.flatnonzero(sent.any(axis=1)).max(initial=0))
         return _Price(float((self._slowness @ sent).max()), widest, tuple(uplinks.items()))
+
+
+def _numbered(keys: Sequence[Hashable]) -> list[int]:
+    first: dict[Hashable, int] = {}
+    return [first.setdefault(key, len(first)) for key in keys]
+
+
+def _telling(levels: Sequence[Sequence[int]], known: Sequence[int]) -> list[Sequence[int]]:
+    """The nearest level, and of the others those that follow neither from `known` nor from the one before."""
+    found: list[Sequence[int]] = [levels[0]]
+    for level in levels[1:]:
+        follows = len(set(zip(known, level, strict=True))) == len(set(known))
+        same = len(set(zip(found[-1], level, strict=True))) == len(set(found[-1])) == len(set(level))
+        if not follows and not same:
+            found.append(level)
+    return found
