@@ -279,6 +279,15 @@ class PlanSearch(Answer):
     lost: dict[str, int]
 
 
+class PlacedAxisCost(Answer):
+    axis: str
+    seconds: float
+    by_tier: dict[str, float]
+    widest: str
+    uplink: str | None
+    overlapped: bool
+
+
 class PlanAnswer(Answer):
     fits: bool
     plan: str
@@ -288,6 +297,8 @@ class PlanAnswer(Answer):
     explanation: list[str]
     refusal: str | None
     refusal_details: list[str]
+    changes: list[str] = []
+    costs: list[PlacedAxisCost] = []
     ever: bool
     estimate: Estimate | None = None
     search: PlanSearch | None = None

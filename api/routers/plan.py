@@ -12,8 +12,9 @@ from api.problems import answers
 from api.routers.jobs import JOB_BODY
 from api.schemas.estimates import EstimateView, SearchView
 from api.schemas.plan import PlanAnswer
-from api.views.placement import axis_views, rank_views
+from api.views.placement import axis_views, cost_views, rank_views
 from orchestrator.estimate.questions import Answer, Question, ask
+from orchestrator.placement.demand import workload_of
 from orchestrator.placement.explain import plan_label
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement, Refusal
@@ -60,7 +61,15 @@ def plan(
         fabric = nodes.known_fabric(session)
         room = free_room(fabric, placements.holdings(session))
     mesh = Mesh.of(spec.parallelism)
-    decided = solve(mesh, spec.placement, fabric, room.slots, resources=spec.resources, cpus=room.cpus)
+    decided = solve(
+        mesh,
+        spec.placement,
+        fabric,
+        room.slots,
+        resources=spec.resources,
+        cpus=room.cpus,
+        workload=workload_of(spec),
+    )
     question = Question(auto, ranks, tokens, checkpoint_stall_s, gpu_hours_between_failures)
     return _answer(spec, mesh, fabric, decided, ask(spec, fabric, question))
 
@@ -79,6 +88,8 @@ def _answer(
         explanation=list(placed.explanation) if placed else [],
         refusal=refusal.message if refusal else None,
         refusal_details=list(refusal.details) if refusal else [],
+        changes=list(refusal.changes) if refusal else [],
+        costs=cost_views(placed.cost) if placed else [],
         ever=refusal.ever if refusal else True,
         estimate=None if cost.estimate is None else EstimateView.model_validate(cost.estimate),
         search=None if cost.search is None else SearchView.model_validate(cost.search),

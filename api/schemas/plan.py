@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.schemas.estimates import EstimateView, SearchView
-from api.schemas.jobs import AxisView, Body, RankView
+from api.schemas.jobs import AxisCostView, AxisView, Body, RankView
 
 
 class PlanAnswer(Body):
@@ -16,6 +16,10 @@ class PlanAnswer(Body):
     refusal: str | None
     """What is missing and where; null when the job fits now."""
     refusal_details: list[str]
+    changes: list[str]
+    """One sentence for each single change of the job with which it would fit now, smallest first."""
+    costs: list[AxisCostView]
+    """Communication of a step by axis as placed; empty when the job does not fit or its traffic is not known."""
     ever: bool
     """False when the job cannot fit even on the empty cluster."""
     estimate: EstimateView | None

@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.schemas.jobs import AxisView, PlacementView, RankView
+from api.schemas.jobs import AxisCostView, AxisView, PlacementView, RankView
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import AxisOutcome
+from orchestrator.placement.priced import Cost
 from orchestrator.spec.sections import ParallelismSpec, Tier
 from orchestrator.store import placements
 from orchestrator.store.tables import Job, Placement
@@ -67,3 +68,18 @@ def rank_views(
 
 def axis_views(axes: Iterable[AxisOutcome]) -> list[AxisView]:
     return [AxisView.model_validate(placements.axis_to_json(axis)) for axis in axes]
+
+
+def cost_views(cost: Cost | None) -> list[AxisCostView]:
+    """Empty when the job's traffic is not known."""
+    return [
+        AxisCostView(
+            axis=axis.axis,
+            seconds=axis.seconds,
+            by_tier={tier.value: seconds for tier, seconds in axis.by_tier},
+            widest=axis.widest.value,
+            uplink=axis.uplink,
+            overlapped=axis.overlapped,
+        )
+        for axis in (() if cost is None else cost.axes)
+    ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from atoll.answers import Axis, Estimate, PlanAnswer, PlanSearch, Rank
+from atoll.answers import Axis, Estimate, PlacedAxisCost, PlanAnswer, PlanSearch, Rank
 from atoll.errors import AtollError
 from orchestrator.estimate.questions import Question, ask
+from orchestrator.placement.demand import workload_of
 from orchestrator.placement.explain import plan_label
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement, Refusal
@@ -35,7 +36,9 @@ def plan_on(fabric: Fabric, document: dict[str, Any], question: Question) -> Pla
     """`document` is a checked job."""
     spec = parse_spec(document)
     mesh = Mesh.of(spec.parallelism)
-    decided = solve(mesh, spec.placement, fabric, fabric.slots(), resources=spec.resources)
+    decided = solve(
+        mesh, spec.placement, fabric, fabric.slots(), resources=spec.resources, workload=workload_of(spec)
+    )
     cost = ask(spec, fabric, question)
     refusal = decided if isinstance(decided, Refusal) else None
     placed = None if isinstance(decided, Refusal) else decided
@@ -48,6 +51,8 @@ def plan_on(fabric: Fabric, document: dict[str, Any], question: Question) -> Pla
         explanation=[] if placed is None else list(placed.explanation),
         refusal=None if refusal is None else refusal.message,
         refusal_details=[] if refusal is None else list(refusal.details),
+        changes=[] if refusal is None else list(refusal.changes),
+        costs=[] if placed is None else _costs(placed),
         ever=True if refusal is None else refusal.ever,
         estimate=None if cost.estimate is None else Estimate.model_validate(cost.estimate),
         search=None if cost.search is None else PlanSearch.model_validate(cost.search),
@@ -82,4 +87,18 @@ def _axes(placed: Placement) -> list[Axis]:
             outside=outcome.outside,
         )
         for outcome in placed.axes
+    ]
+
+
+def _costs(placed: Placement) -> list[PlacedAxisCost]:
+    return [
+        PlacedAxisCost(
+            axis=axis.axis,
+            seconds=axis.seconds,
+            by_tier={tier.value: seconds for tier, seconds in axis.by_tier},
+            widest=axis.widest.value,
+            uplink=axis.uplink,
+            overlapped=axis.overlapped,
+        )
+        for axis in (() if placed.cost is None else placed.cost.axes)
     ]

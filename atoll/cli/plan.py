@@ -115,6 +115,8 @@ def print_plan(console: Console, answer: PlanAnswer, *, when: str = "now") -> No
     if answer.ranks:
         console.print(table_of_ranks(answer.ranks[:SHOWN_RANKS]))
         console.print(table_of_axes(answer.axes))
+    for change in answer.changes:
+        console.print(f"  {escape(change)}")
     for sentence in answer.explanation:
         console.print(escape(sentence), style="dim")
     if answer.estimate is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from orchestrator.lifecycle.decide import Scheduled, schedule
 from orchestrator.lifecycle.specs import SpecCache
 from orchestrator.lifecycle.view import JobView, holdings_of
+from orchestrator.placement.demand import workload_of
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement, Refusal
 from orchestrator.placement.room import Room, free_room
@@ -58,7 +59,15 @@ class Queueing:
             solves += 1
             spec = self._specs.of(job.id)
             mesh = Mesh.of(spec.parallelism)
-            found = solve(mesh, spec.placement, fabric, room.slots, resources=spec.resources, cpus=room.cpus)
+            found = solve(
+                mesh,
+                spec.placement,
+                fabric,
+                room.slots,
+                resources=spec.resources,
+                cpus=room.cpus,
+                workload=workload_of(spec),
+            )
             if isinstance(found, Refusal):
                 self._refused[job.id] = (question, found)
             return found

@@ -103,7 +103,12 @@ class Record:
                 return
             last = events.newest_of_kind(session, job.id, EventKind.QUEUED)
             if _worth_telling(last, reason, refusal.message, now):
-                data = {"reason": reason.value, "details": list(refusal.details), "ever": refusal.ever}
+                data = {
+                    "reason": reason.value,
+                    "details": list(refusal.details),
+                    "changes": list(refusal.changes),
+                    "ever": refusal.ever,
+                }
                 events.append(session, job.id, EventKind.QUEUED, refusal.message, at=now, data=data)
 
     def started(self, job: JobView) -> None:

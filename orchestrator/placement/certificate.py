@@ -15,8 +15,9 @@ from typing import Any
 from orchestrator.lifecycle.reports import RankFacts
 from orchestrator.placement.explain import axis_sentence, counted, listed
 from orchestrator.placement.mesh import Mesh
-from orchestrator.placement.outcome import axis_outcomes
+from orchestrator.placement.outcome import KNOWN_TIERS, axis_outcomes
 from orchestrator.placement.placement import AxisOutcome
+from orchestrator.placement.seating import numbered
 from orchestrator.spec.sections import PlacementSpec, Tier
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Slot
 
@@ -64,7 +65,8 @@ def certify(
     axes: tuple[AxisOutcome, ...] = ()
     by_rank = {fact.rank: fact for fact in facts}
     if set(by_rank) == set(range(mesh.size)) and len(facts) == mesh.size:
-        axes = axis_outcomes(mesh, rules, lambda rank, tier: _domain(by_rank[rank], tier, fabric))
+        domains = numbered(mesh.size, KNOWN_TIERS, lambda rank, tier: _domain(by_rank[rank], tier, fabric))
+        axes = axis_outcomes(mesh, rules, domains)
         outside = [axis_sentence(axis) for axis in axes if axis.mode == "required" and axis.outside]
         violations += [*outside, *_relabelled(fabric, facts)] if outside else []
     return Certificate(not violations, axes, tuple(violations))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from orchestrator.placement.cost_sentences import cost_sentences
+from orchestrator.placement.mapping import Mapped
 from orchestrator.placement.mesh import AXES, Mesh
 from orchestrator.placement.outcome import PIPELINE_AXES
 from orchestrator.placement.placement import AxisOutcome
+from orchestrator.placement.pockets import UNKNOWN
+from orchestrator.placement.seating import Seating
 from orchestrator.spec.sections import ParallelismSpec, Tier
-from orchestrator.topology.fabric import Fabric, Slot
-from orchestrator.topology.names import natural_key
 
 _NAMES_SHOWN = 8
 _PLURAL = {Tier.LEAF: "leaves"}
@@ -24,14 +28,14 @@ def plan_label(parallelism: ParallelismSpec) -> str:
     return " ".join(degrees) or "single"
 
 
-def explain(
-    mesh: Mesh, slots: Sequence[Slot], outcomes: Sequence[AxisOutcome], fabric: Fabric
-) -> tuple[str, ...]:
-    """Why this placement meets its rules, and by how much a preference was missed."""
+def explain(mesh: Mesh, seating: Seating, found: Mapped) -> tuple[str, ...]:
+    """Why this placement meets its rules, by how much a preference was missed, and what it costs."""
     return (
-        _where(slots, fabric),
-        *(axis_sentence(outcome) for outcome in outcomes),
-        *_pipelines(mesh, slots, fabric),
+        _where(seating),
+        *(axis_sentence(outcome) for outcome in found.best.outcomes),
+        *_pipelines(mesh, seating),
+        *_shared_islands(seating),
+        *cost_sentences(found),
     )
 
 
@@ -67,35 +71,60 @@ def _widest(tier: Tier) -> str:
     return "the widest shares no known domain" if tier is Tier.ANY else f"the widest shares one {tier}"
 
 
-def _where(slots: Sequence[Slot], fabric: Fabric) -> str:
+def _where(seating: Seating) -> str:
     """How many nodes and switch domains the job touches."""
     parts = []
     for tier in (Tier.NODE, Tier.LEAF, Tier.SPINE):
-        found = {fabric.domain(slot, tier) for slot in slots}
-        if None not in found:
-            names = sorted((name for name in found if name is not None), key=natural_key)
+        found = np.unique(seating.domains[tier]).tolist()
+        if found[0] != UNKNOWN:
+            names = [seating.table.names[tier][number] for number in found]
             parts.append(f"{counted_domains(len(names), tier)} ({listed(names)})")
-    return f"{counted(len(slots), 'rank')} on " + ", ".join(parts)
+    return f"{counted(len(seating.pocket), 'rank')} on " + ", ".join(parts)
 
 
-def _pipelines(mesh: Mesh, slots: Sequence[Slot], fabric: Fabric) -> list[str]:
+def _pipelines(mesh: Mesh, seating: Seating) -> list[str]:
     """Which leaf holds which pipelines, when there is more than one of each and all leaves are known."""
-    pipelines = mesh.blocks(PIPELINE_AXES)
-    held: dict[str, list[str]] = {}
-    for number, ranks in enumerate(pipelines):
-        leaves = {fabric.domain(slots[rank], Tier.LEAF) for rank in ranks}
-        leaf = leaves.pop()
-        if leaves or leaf is None:
-            return []
-        held.setdefault(leaf, []).append(str(number))
-    if len(pipelines) < 2:
+    leaves = seating.domains[Tier.LEAF][mesh.members(PIPELINE_AXES)]
+    if len(leaves) < 2 or (leaves != leaves[:, :1]).any() or (leaves == UNKNOWN).any():
         return []
-    names = sorted(held, key=natural_key)
-    noun = {leaf: "replica" if len(replicas) == 1 else "replicas" for leaf, replicas in held.items()}
-    sentences = [f"leaf {leaf}: {noun[leaf]} {listed(held[leaf])}" for leaf in names]
+    held: dict[int, list[str]] = {}
+    for number, leaf in enumerate(leaves[:, 0].tolist()):
+        held.setdefault(leaf, []).append(str(number))
+    sentences = [
+        f"leaf {seating.table.names[Tier.LEAF][leaf]}: "
+        f"{'replica' if len(held[leaf]) == 1 else 'replicas'} {listed(held[leaf])}"
+        for leaf in sorted(held)
+    ]
     more = len(sentences) - _NAMES_SHOWN
     return (
         sentences
         if more <= 0
         else [*sentences[:_NAMES_SHOWN], f"and {counted_domains(more, Tier.LEAF)} more"]
+    )
+
+
+def _shared_islands(seating: Seating) -> list[str]:
+    """Islands over several nodes that other jobs use too: they share its switches."""
+    table = seating.table
+    if table.locality[-1] is Tier.ISLAND:
+        return []
+    islands = table.arrays[Tier.ISLAND]
+    free = np.array([len(pocket.free) for pocket in table.pockets])
+    total = np.array([pocket.total for pocket in table.pockets])
+    nodes = table.arrays[Tier.NODE]
+    sentences = []
+    for island in np.unique(seating.domains[Tier.ISLAND]).tolist():
+        there = islands == island
+        whole, taken = int(total[there].sum()), int((total - free)[there].sum())
+        span = len(np.unique(nodes[there]))
+        if island != UNKNOWN and span > 1 and taken:
+            sentences.append(
+                f"island {table.names[Tier.ISLAND][island]} over {span} nodes is shared with other jobs: "
+                f"{taken} of its {whole} accelerators are taken"
+            )
+    more = len(sentences) - _NAMES_SHOWN
+    return (
+        sentences
+        if more <= 0
+        else [*sentences[:_NAMES_SHOWN], f"and {counted_domains(more, Tier.ISLAND)} more"]
     )

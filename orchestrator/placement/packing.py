@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from orchestrator.placement.pockets import UNKNOWN, PocketTable
 from orchestrator.spec.sections import Tier
-from orchestrator.topology.fabric import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,8 @@ class Level:
 
 
 Pockets = Sequence[int]
+Place = tuple[int, int]
+"""Number of a pocket, index of an accelerator on its node."""
 
 
 class Packer:
@@ -55,8 +56,8 @@ class Packer:
             found[number] += count
         return found
 
-    def pack(self) -> list[Slot] | None:
-        """Slots of one block of the outermost level, innermost axis fastest; None when it does not fit."""
+    def pack(self) -> list[Place] | None:
+        """Places of one block of the outermost level, innermost axis fastest; None when it does not fit."""
         everything = range(len(self._table.pockets))
         top = len(self._levels) - 1
         if self.capacity(everything, top) < 1:
@@ -79,7 +80,7 @@ class Packer:
         degree = self._levels[level].degree
         return sum(self.capacity(group, level - 1) // degree for group in self._table.groups(pockets, tier))
 
-    def _take(self, pockets: Pockets, level: int, count: int) -> list[Slot]:
+    def _take(self, pockets: Pockets, level: int, count: int) -> list[Place]:
         """`count` blocks of `level`; the caller has made sure that they fit."""
         if count == 0:
             return []
@@ -90,7 +91,7 @@ class Packer:
             return self._take_inside(pockets, level, count)
         if not step.soft:
             return self._spread(pockets, level, count, step.tier)
-        taken: list[Slot] = []
+        taken: list[Place] = []
         for tier in (step.tier, *reversed(self._table.wider(step.tier))):
             fit = min(count, self._confined(pockets, level, tier))
             taken += self._spread(pockets, level, fit, tier)
@@ -99,10 +100,10 @@ class Packer:
                 return taken
         return taken + self._take(pockets, level - 1, count * step.degree)
 
-    def _take_inside(self, pockets: Pockets, level: int, count: int) -> list[Slot]:
+    def _take_inside(self, pockets: Pockets, level: int, count: int) -> list[Place]:
         """Blocks that already are where their tier wants them: each in as narrow a domain as holds it."""
         step = self._levels[level]
-        taken: list[Slot] = []
+        taken: list[Place] = []
         for tier in self._table.narrower(step.tier):
             if count == 0:
                 return taken
@@ -111,7 +112,7 @@ class Packer:
             count -= fit
         return taken + self._take(pockets, level - 1, count * step.degree)
 
-    def _spread(self, pockets: Pockets, level: int, count: int, tier: Tier) -> list[Slot]:
+    def _spread(self, pockets: Pockets, level: int, count: int, tier: Tier) -> list[Place]:
         """`count` blocks, each inside one domain of `tier`, over as few and as near domains as will do."""
         if count == 0:
             return []
@@ -123,14 +124,14 @@ class Packer:
             )
         return self._descend(pockets, level, count, (*self._table.wider(tier), tier))
 
-    def _descend(self, pockets: Pockets, level: int, count: int, path: tuple[Tier, ...]) -> list[Slot]:
+    def _descend(self, pockets: Pockets, level: int, count: int, path: tuple[Tier, ...]) -> list[Place]:
         """Follows `path` from the widest tier to the confining one, choosing domains at each."""
         tier, rest, last = path[0], path[1:], path[-1]
         groups = self._table.groups(pockets, tier, unknown=bool(rest) or level < 0)
         if rest and len(groups) == 1:
             return self._descend(groups[0], level, count, rest)
         room = [self._confined(group, level, last) for group in groups]
-        taken: list[Slot] = []
+        taken: list[Place] = []
         for i, share in self._choose(groups, room, level, min(count, sum(room)), tier):
             if rest:
                 taken += self._descend(groups[i], level, share, rest)
@@ -181,7 +182,7 @@ class Packer:
         padding = [0] * (len(self._table.locality) - len(broken))
         return (*broken, *padding, *left, *padding, group[0])
 
-    def _finish(self, domain: Pockets, level: int, count: int, tier: Tier) -> list[Slot]:
+    def _finish(self, domain: Pockets, level: int, count: int, tier: Tier) -> list[Place]:
         """`count` blocks inside one domain."""
         if level < 0:
             return self._pop(domain, count)
@@ -189,13 +190,13 @@ class Packer:
             return self._take_inside(domain, level, count)
         return self._take(domain, level - 1, count * self._levels[level].degree)
 
-    def _pop(self, pockets: Pockets, count: int) -> list[Slot]:
-        taken: list[Slot] = []
+    def _pop(self, pockets: Pockets, count: int) -> list[Place]:
+        taken: list[Place] = []
         for i in pockets:
             pocket = self._table.pockets[i]
             share = min(count - len(taken), self._left[i])
             first = len(pocket.free) - self._left[i]
-            taken += [Slot(pocket.node, index) for index in pocket.free[first : first + share]]
+            taken += [(i, index) for index in pocket.free[first : first + share]]
             self._left[i] -= share
             for tier in self._table.locality:
                 self._free[tier][self._table.numbers[tier][i]] -= share

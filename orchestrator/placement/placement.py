@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.placement.priced import Cost
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Slot
 
@@ -31,6 +32,8 @@ class Placement:
     """Sentences for people: why here."""
     cpus_per_rank: float = 0.0
     """CPUs of its node that each rank takes."""
+    cost: Cost | None = None
+    """Seconds of communication in a step; None where the job's traffic is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +46,5 @@ class Refusal:
     """One sentence a domain looked at, nearest miss first."""
     ever: bool = True
     """False when the job cannot fit even on an empty fabric."""
+    changes: tuple[str, ...] = ()
+    """One sentence for each single change of the job with which it would fit now, smallest first."""

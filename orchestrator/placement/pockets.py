@@ -6,9 +6,13 @@ The solver works on pockets, of which there are about as many as nodes, instead 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Node, Slot
@@ -36,9 +40,13 @@ class PocketTable:
     def __init__(self, fabric: Fabric, free: AbstractSet[Slot], usable: Callable[[Node], bool]) -> None:
         self.pockets: list[Pocket] = []
         labels: dict[Tier, list[str | None]] = {tier: [] for tier in _TIERS}
+        free_on: defaultdict[str, set[int]] = defaultdict(set)
+        for slot in free:
+            free_on[slot.node].add(slot.index)
         for node in sorted(filter(usable, fabric.nodes), key=lambda node: natural_key(node.name)):
+            free_of_node = free_on[node.name]
             for indexes in _islands(fabric, node):
-                free_here = tuple(index for index in indexes if Slot(node.name, index) in free)
+                free_here = tuple(index for index in indexes if index in free_of_node)
                 self.pockets.append(Pocket(node.name, free_here, len(indexes)))
                 for tier in _TIERS:
                     labels[tier].append(fabric.domain(Slot(node.name, indexes[0]), tier))
@@ -50,6 +58,31 @@ class PocketTable:
             self.names[tier] = names
             self.numbers[tier] = [UNKNOWN if label is None else number[label] for label in found]
         self.locality: tuple[Tier, ...] = self._locality()
+
+    @cached_property
+    def levels(self) -> tuple[list[int], ...]:
+        """Domain of each pocket by tier, nearest first. One of unknown label shares a domain (< 0) only with those
+        with which it shares a nearer one."""
+        nearer = list(range(len(self.pockets)))
+        found = []
+        for tier in reversed(self.locality):
+            first: dict[int, int] = {}
+            nearer = [
+                number if number != UNKNOWN else -1 - first.setdefault(domain, pocket)
+                for pocket, (number, domain) in enumerate(zip(self.numbers[tier], nearer, strict=True))
+            ]
+            found.append(nearer)
+        return tuple(found)
+
+    @cached_property
+    def arrays(self) -> Mapping[Tier, NDArray[np.int64]]:
+        """`numbers` as arrays."""
+        return {tier: np.array(numbers, dtype=np.int64) for tier, numbers in self.numbers.items()}
+
+    @cached_property
+    def level_array(self) -> NDArray[np.int64]:
+        """`levels` as an array (levels, pockets)."""
+        return np.array(self.levels, dtype=np.int64)
 
     def _locality(self) -> tuple[Tier, ...]:
         """Tiers, widest first. An island is wider than a node where any island spans nodes (NVL72), else narrower."""

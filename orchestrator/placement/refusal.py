@@ -49,6 +49,7 @@ def refuse(
     *,
     ever: bool,
     cut_short: bool,
+    changes: tuple[str, ...] = (),
 ) -> Refusal:
     """The refusal for a job that fits none of `tables` (one per accelerator type: type, pockets)."""
     free = sum(len(pocket.free) for _, table in tables for pocket in table.pockets)
@@ -70,16 +71,16 @@ def refuse(
             continue
         misses.sort(key=lambda miss: (miss.missing, natural_key(miss.domain)))
         if not misses:
-            return Refusal("; ".join([*notes, state]), tuple(notes), ever)
+            return Refusal("; ".join([*notes, state]), tuple(notes), ever, changes)
         message = misses[0].sentence
         if block.count > 1:
             message += f"; {fits} of {counted(block.count, block.noun)} {'fits' if fits == 1 else 'fit'}"
-        return Refusal(message, (*_shown(misses, block.tier), *notes, state), ever)
+        return Refusal(message, (*_shown(misses, block.tier), *notes, state), ever, changes)
     if cut_short:
         state += (
             "; the labels of the fabric cut across one another and the search for a placement was cut short"
         )
-    return Refusal(state, (), ever)
+    return Refusal(state, (), ever, changes)
 
 
 def no_such_accelerator(wanted: str, fabric: Fabric) -> Refusal:

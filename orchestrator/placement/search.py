@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.outcome import together
+from orchestrator.placement.packing import Place
 from orchestrator.placement.pockets import UNKNOWN, PocketTable
 from orchestrator.spec.sections import Tier
-from orchestrator.topology.fabric import Slot
 
 BUDGET = 200_000
 """Cells tried before giving up: well under a second."""
@@ -38,14 +38,14 @@ def crossing(table: PocketTable, tiers: Sequence[Tier]) -> bool:
     return False
 
 
-def search(table: PocketTable, mesh: Mesh, required: Mapping[str, Tier]) -> list[Slot] | None:
-    """Slots by rank that keep every required rule, or None when there are none. SearchCutShortError past the budget."""
+def search(table: PocketTable, mesh: Mesh, required: Mapping[str, Tier]) -> list[Place] | None:
+    """Places by rank that keep every required rule; None when there are none. SearchCutShortError past the budget."""
     tiers = list(required.values())
-    slots: dict[Cell, list[Slot]] = {}
+    slots: dict[Cell, list[Place]] = {}
     for p, pocket in enumerate(table.pockets):
         if pocket.free and _known(table, p, tiers):
             cell = tuple(table.numbers[tier][p] for tier in tiers)
-            slots.setdefault(cell, []).extend(Slot(pocket.node, index) for index in pocket.free)
+            slots.setdefault(cell, []).extend((p, index) for index in pocket.free)
     set_of = [_sets_by_rank(mesh, axis) for axis in required]
     cells = _Assignment(mesh.size, {cell: len(free) for cell, free in slots.items()}, set_of).solve()
     if cells is None:
@@ -60,7 +60,7 @@ def _known(table: PocketTable, pocket: int, tiers: Sequence[Tier]) -> bool:
 
 def _sets_by_rank(mesh: Mesh, axis: str) -> list[int]:
     found = [0] * mesh.size
-    for number, ranks in enumerate(together(mesh, axis)):
+    for number, ranks in enumerate(together(mesh, axis).tolist()):
         for rank in ranks:
             found[rank] = number
     return found

@@ -422,16 +422,21 @@ class AxisRule(Section):
 
 
 class PlacementSpec(Section):
-    """How near the ranks of an axis must be. Expert groups have no rule: they lie inside dp x cp x tp."""
+    """How near the ranks of an axis must be, and which axes are nearest."""
 
     tp: AxisRule = AxisRule(tier=Tier.ISLAND)
     """Every tensor group."""
     cp: AxisRule = AxisRule(tier=Tier.ISLAND, mode="preferred")
     """Every context group with its tensor ranks."""
+    ep: AxisRule = AxisRule(tier=Tier.ISLAND, mode="preferred")
+    """Every expert group: neighbours within a stage, tensor ranks first, then context, then data ranks."""
     pp: AxisRule = AxisRule(tier=Tier.LEAF)
     """Every pipeline: all stages with their tensor and context ranks."""
     dp: AxisRule = AxisRule(tier=Tier.ANY, mode="preferred")
     """Every data group: the same place in every replica."""
+    order: Annotated[str, Field(min_length=2, max_length=32)] | None = None
+    """Axes from the nearest to the farthest, in Megatron's form: `tp-cp-ep-dp-pp`. Where the rules leave a choice, the
+    first axis is laid on the nearest accelerators. Null: the order that costs least (docs/placement.md)."""
 
 
 class ResourcesSpec(Section):
@@ -446,3 +451,5 @@ class ResourcesSpec(Section):
         | None
     ) = None
     """Only nodes whose `accelerator` label has this value; null: any."""
+    mix_accelerators: bool = False
+    """One job may lie on accelerators of several types: it then runs as fast as the slowest."""

@@ -139,6 +139,8 @@ def test_plan_that_fits(app: FastAPI, client: TestClient) -> None:
     assert ranks[0]["island"] == ranks[1]["island"] != ranks[2]["island"]
     assert len({rank["leaf"] for rank in ranks}) == 1
     assert {axis["axis"] for axis in plan["axes"]} >= {"tp", "pp"}
+    assert [(cost["axis"], cost["widest"]) for cost in plan["costs"]] == [("tp", "island"), ("pp", "leaf")]
+    assert all(cost["seconds"] > 0 for cost in plan["costs"])
     assert client.get("/api/v1/jobs").json()["items"] == []
 
 
@@ -225,6 +227,7 @@ def test_plan_that_never_fits(app: FastAPI, client: TestClient) -> None:
     _observe(app)
     plan = client.post("/api/v1/plan", json=job_file(parallelism={"tp": 4}, model={"kv_heads": 4})).json()
     assert (plan["fits"], plan["ever"]) == (False, False)
+    assert plan["changes"] == ["It fits now with placement.tp {tier: leaf} instead of island."]
 
 
 def test_what_a_newer_version_wrote_is_shown_as_text(

@@ -271,6 +271,7 @@ PAIRS = {
     "IntervalAdvice": "IntervalAdvice",
     "Estimate": "EstimateView",
     "PlanSearch": "SearchView",
+    "PlacedAxisCost": "AxisCostView",
     "PlanAnswer": "PlanAnswer",
     "SlotView": "SlotView",
     "NodeView": "NodeView",

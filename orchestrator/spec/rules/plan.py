@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.spec.rules.division import must_divide
-from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule
+from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule, PlacementSpec
 from orchestrator.spec.violations import Violation
+
+ORDERED = ("tp", "cp", "ep", "dp", "pp")
+"""Axes that `placement.order` names."""
 
 MAX_RANKS = 131_072
 """Ranks of one job."""
@@ -16,6 +19,24 @@ def ranks(plan: ParallelismSpec) -> Iterator[Violation]:
     if plan.world_size > MAX_RANKS:
         message = f"tp x pp x dp x cp = {plan.world_size} ranks; a job has at most {MAX_RANKS}"
         yield Violation("parallelism", plan.world_size, message)
+
+
+def order(placement: PlacementSpec, plan: ParallelismSpec) -> Iterator[Violation]:
+    """An order names every axis of several ranks once; others may be left out."""
+    given, field = placement.order, "placement.order"
+    if given is None:
+        return
+    named = given.split("-")
+    unknown = [axis for axis in dict.fromkeys(named) if axis not in ORDERED]
+    twice = [axis for axis in dict.fromkeys(named) if named.count(axis) > 1]
+    missing = [axis for axis in ORDERED if axis not in named and getattr(plan, axis) > 1]
+    if unknown:
+        yield Violation(field, given, f"names {', '.join(unknown)}; the axes are {', '.join(ORDERED)}")
+    if twice:
+        yield Violation(field, given, f"names {', '.join(twice)} more than once")
+    if missing:
+        degrees = ", ".join(f"{axis} {getattr(plan, axis)}" for axis in missing)
+        yield Violation(field, given, f"leaves out axes of several ranks ({degrees}); name each of them once")
 
 
 def schedule(plan: ParallelismSpec) -> Iterator[Violation]:

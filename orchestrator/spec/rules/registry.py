@@ -28,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("parallelism",), plan.ranks),
     Rule(("parallelism",), plan.schedule),
     Rule(("parallelism",), plan.sharding),
+    Rule(("placement", "parallelism"), plan.order),
     Rule(("parallelism", "model"), model.tensor_split),
     Rule(("parallelism", "model"), model.stages),
     Rule(("parallelism", "model"), model.context_split),

@@ -39,6 +39,11 @@ def kept_together(plan: ParallelismSpec, axis: str) -> list[list[int]]:
         return t + tp * (c + cp * (p + pp * d))
 
     every = list(product(range(tp), range(cp), range(pp), range(dp)))
+    if axis == "ep":  # neighbours in a stage's list, tensor ranks first, then context, then data ranks
+        stages = [
+            [rank(t, c, p, d) for d, c, t in product(range(dp), range(cp), range(tp))] for p in range(pp)
+        ]
+        return [stage[i : i + plan.ep] for stage in stages for i in range(0, len(stage), plan.ep)]
     key: dict[str, Callable[[int, int, int, int], tuple[int, ...]]] = {
         "tp": lambda t, c, p, d: (c, p, d),
         "cp": lambda t, c, p, d: (p, d),
@@ -55,7 +60,13 @@ def demands(plan: ParallelismSpec, rules: PlacementSpec) -> list[tuple[str, list
     """(tier, ranks) for every set that a required rule binds. An axis of one rank binds nothing."""
     return [
         (rule.tier.value, ranks)
-        for axis, rule in (("tp", rules.tp), ("cp", rules.cp), ("pp", rules.pp), ("dp", rules.dp))
+        for axis, rule in (
+            ("tp", rules.tp),
+            ("cp", rules.cp),
+            ("ep", rules.ep),
+            ("pp", rules.pp),
+            ("dp", rules.dp),
+        )
         if rule.mode == "required" and rule.tier.value != "any" and getattr(plan, axis) > 1
         for ranks in kept_together(plan, axis)
     ]
@@ -112,19 +123,20 @@ def check(
 
 plans = st.sampled_from(
     [
-        ParallelismSpec(tp=tp, cp=cp, pp=pp, dp=dp)
+        ParallelismSpec(tp=tp, cp=cp, pp=pp, dp=dp, ep=ep)
         for tp in (1, 2, 3, 4)
         for cp in (1, 2, 3)
         for pp in (1, 2, 3)
         for dp in (1, 2, 3, 4)
-        if tp * cp * pp * dp <= 6
+        for ep in (1, 2, 3, 4)
+        if tp * cp * pp * dp <= 6 and (tp * cp * dp) % ep == 0
     ]
 )
 rule = st.builds(
     AxisRule, tier=st.sampled_from(Tier), mode=st.sampled_from(["required", "required", "preferred"])
 )
 usual = PlacementSpec()
-rule_sets = st.one_of(st.just(usual), st.builds(PlacementSpec, tp=rule, cp=rule, pp=rule, dp=rule))
+rule_sets = st.one_of(st.just(usual), st.builds(PlacementSpec, tp=rule, cp=rule, ep=rule, pp=rule, dp=rule))
 
 
 @st.composite

@@ -188,6 +188,12 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         ("parallelism.zero",
          "needs data or context ranks to shard over; parallelism.dp and cp are 1, so must be 0, not 3"),
     ]),
+    ("order with an unheard-of axis, one twice, one missing", job(
+        parallelism={"tp": 2, "dp": 4}, placement={"order": "dp-sp-dp"}), [
+        ("placement.order", "names sp; the axes are tp, cp, ep, dp, pp"),
+        ("placement.order", "names dp more than once"),
+        ("placement.order", "leaves out axes of several ranks (tp 2); name each of them once"),
+    ]),
     ("sharding factor without zero", job(parallelism={"dp": 4, "dp_shard": 2}), [
         ("parallelism.dp_shard",
          "needs parallelism.zero 1, 2 or 3: without ZeRO nothing is sharded over data ranks; leave it out, not "

@@ -463,6 +463,35 @@ export interface components {
             tier: string;
         };
         /**
+         * AxisCostView
+         * @description What one axis sends in a step, in seconds, as estimated from the plan's bytes and the fabric's links.
+         */
+        AxisCostView: {
+            /** Axis */
+            axis: string;
+            /**
+             * By Tier
+             * @description Seconds on the links of each tier, of the rank that sends longest.
+             */
+            by_tier: {
+                [key: string]: number;
+            };
+            /**
+             * Overlapped
+             * @description Sent while backward computes.
+             */
+            overlapped: boolean;
+            /** Seconds */
+            seconds: number;
+            /**
+             * Uplink
+             * @description The uplink that is the bottleneck; null when the rank's own link is.
+             */
+            uplink: string | null;
+            /** Widest */
+            widest: string;
+        };
+        /**
          * AxisRule
          * @description How near the ranks of an axis must be.
          */
@@ -974,6 +1003,11 @@ export interface components {
              *         "mode": "preferred",
              *         "tier": "any"
              *       },
+             *       "ep": {
+             *         "mode": "preferred",
+             *         "tier": "island"
+             *       },
+             *       "order": null,
              *       "pp": {
              *         "mode": "required",
              *         "tier": "leaf"
@@ -996,7 +1030,8 @@ export interface components {
             /**
              * @default {
              *       "accelerator": null,
-             *       "cpus_per_rank": 0
+             *       "cpus_per_rank": 0,
+             *       "mix_accelerators": false
              *     }
              */
             resources: components["schemas"]["ResourcesSpec"];
@@ -1588,7 +1623,7 @@ export interface components {
         PipelineSchedule: "gpipe" | "1f1b" | "interleaved-1f1b" | "zero-bubble" | "zbv";
         /**
          * PlacementSpec
-         * @description How near the ranks of an axis must be. Expert groups have no rule: they lie inside dp x cp x tp.
+         * @description How near the ranks of an axis must be, and which axes are nearest.
          */
         PlacementSpec: {
             /**
@@ -1607,6 +1642,21 @@ export interface components {
              *     }
              */
             dp: components["schemas"]["AxisRule"];
+            /**
+             * @description Every expert group: neighbours within a stage, tensor ranks first, then context, then data ranks.
+             * @default {
+             *       "mode": "preferred",
+             *       "tier": "island"
+             *     }
+             */
+            ep: components["schemas"]["AxisRule"];
+            /**
+             * Order
+             * @description Axes from the nearest to the farthest, in Megatron's form: `tp-cp-ep-dp-pp`. Where the rules leave a choice, the
+             *     first axis is laid on the nearest accelerators. Null: the order that costs least (docs/placement.md).
+             * @default null
+             */
+            order: string | null;
             /**
              * @description Every pipeline: all stages with their tensor and context ranks.
              * @default {
@@ -1651,6 +1701,16 @@ export interface components {
         PlanAnswer: {
             /** Axes */
             axes: components["schemas"]["AxisView"][];
+            /**
+             * Changes
+             * @description One sentence for each single change of the job with which it would fit now, smallest first.
+             */
+            changes: string[];
+            /**
+             * Costs
+             * @description Communication of a step by axis as placed; empty when the job does not fit or its traffic is not known.
+             */
+            costs: components["schemas"]["AxisCostView"][];
             /** @description Null when the cost is not known; `notes` says why. */
             estimate: components["schemas"]["EstimateView"] | null;
             /**
@@ -1836,6 +1896,12 @@ export interface components {
              * @default 0
              */
             cpus_per_rank: number;
+            /**
+             * Mix Accelerators
+             * @description One job may lie on accelerators of several types: it then runs as fast as the slowest.
+             * @default false
+             */
+            mix_accelerators: boolean;
         };
         /**
          * RopeScalingSpec

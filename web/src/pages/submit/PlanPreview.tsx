@@ -20,6 +20,7 @@ export function PlanPreview({ plan }: { plan: PlanAnswer }) {
           {plan.refusal !== null && <p>{plan.refusal}</p>}
         </div>
         <Lines lines={plan.refusal_details} />
+        <Lines lines={plan.changes} />
       </Panel>
     );
   }
