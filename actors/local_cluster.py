@@ -2,8 +2,9 @@
 
     python -m actors.local_cluster --shape 2x2x2 --state-directory DIRECTORY
 
-The process holds the cluster: SIGTERM or SIGINT ends everything it started, and a janitor process ends everything when
-the holder itself is killed. `DIRECTORY/local-cluster.json` says where the cluster is, once it is ready; the lock on
+The process holds the cluster: SIGTERM or SIGINT ends everything it started, and so does the death of the head's GCS,
+without which nothing answers any more; a janitor process ends everything when the holder itself is killed.
+`DIRECTORY/local-cluster.json` says where the cluster is, once it is ready; the lock on
 `DIRECTORY/local-cluster.lock` says that its holder lives.
 """
 
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors import janitor, ray_environment
+from actors.processes import alive
 
 if TYPE_CHECKING:
     from actors.local_nodes import LocalNodes
@@ -105,6 +107,10 @@ class AlreadyRunningError(RuntimeError):
 
 class ClusterStartError(RuntimeError):
     """No try brought the cluster up; the text says what failed at last."""
+
+
+class HeadLostError(RuntimeError):
+    """The one process that no cluster goes on without has died."""
 
 
 def _lock(descriptor: int) -> bool:
@@ -198,11 +204,16 @@ class _Signals:
         return list(os.read(self._reading, 64))
 
 
-def _wait_for_end() -> None:
-    """Returns on SIGTERM or SIGINT. Reaps children meanwhile: a raylet left a zombie keeps its workers waiting."""
+def _wait_for_end(gcs: int) -> None:
+    """Returns on SIGTERM or SIGINT. Reaps children meanwhile: a raylet left a zombie keeps its workers waiting.
+
+    HeadLostError when the process `gcs` has died: it kept the cluster's state in memory, so nobody can take its place.
+    """
     signals = _Signals((signal.SIGTERM, signal.SIGINT, signal.SIGCHLD))
     while True:
         janitor.reap_children()
+        if not alive(gcs):
+            raise HeadLostError(f"the head of the local cluster (GCS, process {gcs}) died; the cluster ends")
         if any(number != signal.SIGCHLD for number in signals.wait()):
             return
 
@@ -232,7 +243,7 @@ def hold(shape: Shape, state_directory: Path) -> None:
                 f"local cluster {shape} at {started.address} after {time.monotonic() - began:.1f} s",
                 flush=True,
             )
-            _wait_for_end()
+            _wait_for_end(nodes.gcs)
         finally:
             file.unlink(missing_ok=True)
             janitor.sweep(marker, temporary)
@@ -247,7 +258,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         hold(arguments.shape, arguments.state_directory.absolute())
-    except (AlreadyRunningError, ClusterStartError) as error:
+    except (AlreadyRunningError, ClusterStartError, HeadLostError) as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(1)
     # Ray's exit handlers would wait for processes that are gone already.

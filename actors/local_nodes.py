@@ -150,6 +150,8 @@ class LocalNodes:
     """Parameters of every node."""
     raylets: list[Raylet] = field(default_factory=list)
     address: str = ""
+    gcs: int = 0
+    """Process id of the head's GCS, 0 before it is started."""
 
     def start_head(self) -> None:
         head = LocalNode(
@@ -162,6 +164,7 @@ class LocalNodes:
             **self._common(),
         )
         self.address = head.gcs_address
+        self.gcs = head.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER][0].process.pid
 
     def start(self, host: str, **parameters: Any) -> int:
         """Process id of the raylet of a new node."""

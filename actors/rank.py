@@ -30,6 +30,10 @@ from orchestrator.spec.job import JobSpec
 CHAIN_LIMIT = 8
 ERROR_LIMIT = 300
 """Characters kept of one exception's message: the pipeline puts whole tensors into its own."""
+TRACEBACK_LIMIT = 24 << 10
+LINE_LIMIT = 1000
+"""Characters kept of a traceback and of each of its lines: it becomes part of the job's row and is in every list of
+jobs. The rank's log has it whole."""
 PENDING_LIMIT_BYTES = 4 << 20
 """What a rank keeps for an agent that does not read, before it drops step records."""
 
@@ -70,8 +74,7 @@ class AgentReporter:
 
     def failed(self, error: BaseException) -> None:
         """Says the exception before anything of this process closes, so that no follower can seem to be earlier."""
-        text = "".join(traceback.format_exception(error))
-        self._say(NoteKind.FAILED, {"errors": _chain(error), "traceback": text})
+        self._say(NoteKind.FAILED, {"errors": _chain(error), "traceback": bounded_traceback(error)})
         self._flush(timeout_s=5.0)
 
     def done(self) -> None:
@@ -129,6 +132,18 @@ def _chain(error: BaseException) -> list[str]:
         chain.append(line[:ERROR_LIMIT])
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return chain
+
+
+def bounded_traceback(error: BaseException) -> str:
+    """The traceback of an exception, with its beginning and, as that says most, its end kept of a long one."""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    text = "\n".join(line if len(line) <= LINE_LIMIT else f"{line[:LINE_LIMIT]} ..." for line in lines)
+    if len(text) <= TRACEBACK_LIMIT:
+        return text + "\n"
+    cut = TRACEBACK_LIMIT // 4
+    return (
+        f"{text[:cut]}\n... left out here, the log of the rank has it ...\n{text[cut - TRACEBACK_LIMIT :]}\n"
+    )
 
 
 class Rendezvous:

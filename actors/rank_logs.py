@@ -27,7 +27,7 @@ def read(path: Path, *, attempt: int, rank: int, offset: int, limit: int) -> Log
             start = max(0, size + offset) if offset < 0 else min(offset, size)
             file.seek(start)
             return LogChunk(attempt, rank, start, file.read(max(0, min(limit, READ_LIMIT_BYTES))), size)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return LogChunk(attempt, rank, 0, b"", 0)
 
 
@@ -37,8 +37,11 @@ def tail_bytes(world_size: int) -> int:
 
 
 def tail(path: Path, *, attempt: int, rank: int, limit: int) -> LogTail:
-    """The last `limit` bytes as text; a first line that was cut is left out."""
-    chunk = read(path, attempt=attempt, rank=rank, offset=-limit, limit=limit)
+    """The last `limit` bytes as text; a first line that was cut is left out. Says so of a log that cannot be read."""
+    try:
+        chunk = read(path, attempt=attempt, rank=rank, offset=-limit, limit=limit)
+    except OSError as error:
+        return LogTail(attempt, rank, f"[the log cannot be read: {error}]\n", 0)
     data = chunk.data
     if chunk.offset > 0 and b"\n" in data:
         data = data[data.index(b"\n") + 1 :]

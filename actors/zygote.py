@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import os
 import selectors
 import signal
@@ -22,10 +23,13 @@ import time
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from actors import processes
 from actors.messages import Lines
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 PRELOADED = (
     "torch",
@@ -153,18 +157,42 @@ def _leave(code: int) -> NoReturn:
         os._exit(code)
 
 
+class LossyFile(io.FileIO):
+    """A log file: what finds no room on its disk is lost. Training must not end for want of a line in its log."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+    @classmethod
+    def stream(cls, descriptor: int) -> io.TextIOWrapper:
+        """Text, written line by line; a file name that is no UTF-8 is shown with its bytes escaped."""
+        raw = cls(descriptor, "w", closefd=False)
+        return io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True
+        )
+
+
 def _redirect(log: Path) -> None:
-    """Standard output and error go to the rank's own file, appended line by line; standard input is empty."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    """Standard output and error go to the rank's own file, appended line by line; standard input is empty.
+
+    Where that file cannot be made they go on to the zygote's: storage is needed by checkpoints, which say so.
+    """
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
     os.close(empty)
-    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115  the process's own stdout
-    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        print(f"the log of a rank cannot be written: {error}; it follows here", file=sys.stderr)
+    else:
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+    sys.stdout, sys.stderr = LossyFile.stream(1), LossyFile.stream(2)
 
 
 def warm(program: str) -> float:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from api.problems import ProblemError
+from api.problems import ProblemError, clean_text
 
 
 class DocumentFormat(StrEnum):
@@ -41,6 +41,14 @@ async def read_document(request: Request) -> Document:
             "unsupported-media-type",
             "Send the job file as application/json or application/yaml, in UTF-8.",
             headers={"Accept": "application/json, application/yaml"},
+        )
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise ProblemError(
+            415,
+            "unsupported-content-coding",
+            f"The body is announced as {clean_text(coding, 40)}; send it uncompressed.",
+            headers={"Accept-Encoding": "identity"},  # RFC 9110, 15.5.16
         )
     content = await _read_bounded(request, request.app.state.settings.max_body_bytes)
     try:

@@ -200,9 +200,9 @@ def configure_logs(as_json: bool) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # Here and not by the renderer for people, which shows the variables of every frame: a database's password.
+        structlog.processors.format_exc_info,
     ]
-    if as_json:
-        processors.append(structlog.processors.format_exc_info)
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

@@ -66,8 +66,9 @@ def check_directory(path: Path, flag: str) -> None:
     """The directory exists, or can be made, and takes files."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path, prefix=".atoll-"):
-            pass
+        with tempfile.NamedTemporaryFile(dir=path, prefix=".atoll-") as probe:
+            probe.write(b"a full disk takes the name of a file, but not a byte\n")
+            probe.flush()
     except FileExistsError:
         raise CannotServeError(
             f"{flag} {path} is no directory: give one, or a path where one can be made"

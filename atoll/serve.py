@@ -87,8 +87,13 @@ def serve(settings: Settings, shape: Shape | None, token: str | None, say: Say) 
 
 @contextmanager
 def only_one(state_directory: Path) -> Iterator[None]:
-    """Holds the state directory; CannotServeError when another `atoll serve` does."""
-    with (state_directory / LOCK).open("a+") as lock:
+    """Holds the state directory; CannotServeError when another `atoll serve` does, or when that cannot be told."""
+    path = state_directory / LOCK
+    try:
+        opened = path.open("a+")
+    except OSError as error:
+        raise CannotServeError(f"{path} cannot be opened: {error.strerror or error}") from None
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from actors import janitor
+from actors import janitor, processes
 from actors.local_cluster import MARKER, LocalCluster, Shape, _lock, living
 
 pytestmark = pytest.mark.timeout(1500)
@@ -88,6 +88,31 @@ def test_killed_holder_and_ended_holder_leave_nothing(
         wait_for(lambda folder=folder: not folder.exists(), "its temporary directory is gone")
         bystander.close()
     assert not (tmp_path / "local-cluster.json").exists()
+
+
+def test_a_cluster_without_its_head_ends(
+    tmp_path: Path,
+    cluster_starter: Callable[..., Any],
+    cluster_awaiter: Callable[..., LocalCluster],
+    wait_for: Any,
+) -> None:
+    """So that `atoll serve`, which watches the holder, starts another: nothing answers in this one any more."""
+    holder = cluster_starter("1x1x1", tmp_path)
+    cluster = cluster_awaiter(holder, tmp_path)
+    folder = folder_of(cluster)
+    (gcs,) = (pid for pid in janitor.marked(f"{MARKER}={folder}", folder) if "gcs_server" in command_of(pid))
+    os.kill(cluster.raylets["l0n0"], signal.SIGKILL)  # a node may go: the cluster goes on
+    wait_for(lambda: not processes.alive(cluster.raylets["l0n0"]), "the node is off")
+    assert living(tmp_path) == cluster
+    os.kill(gcs, signal.SIGKILL)
+    assert holder.wait(120) == 1
+    assert f"GCS, process {gcs}" in (tmp_path / "holder.log").read_text()
+    assert not janitor.marked(f"{MARKER}={folder}", folder)
+    assert living(tmp_path) is None
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0]
 
 
 def assert_second_start_is_refused(directory: Path, cluster: LocalCluster) -> None:

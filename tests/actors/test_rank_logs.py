@@ -39,8 +39,16 @@ def test_read_is_bounded(log: Path) -> None:
 
 
 def test_log_not_begun_is_empty(tmp_path: Path) -> None:
-    chunk = rank_logs.read(tmp_path / "none.log", attempt=1, rank=0, offset=-10, limit=10)
-    assert (chunk.data, chunk.size) == (b"", 0)
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "none.log", tmp_path / "file" / "none.log"):
+        chunk = rank_logs.read(path, attempt=1, rank=0, offset=-10, limit=10)
+        assert (chunk.data, chunk.size) == (b"", 0)
+
+
+def test_a_log_that_cannot_be_read_keeps_no_other_from_being_told(tmp_path: Path) -> None:
+    tail = rank_logs.tail(tmp_path, attempt=1, rank=3, limit=10)
+    assert tail.rank == 3
+    assert "cannot be read: [Errno 21] Is a directory" in tail.text
 
 
 def test_tail_leaves_a_cut_line_out(log: Path) -> None:

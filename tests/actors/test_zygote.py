@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from actors import processes
-from actors.messages import Lines
+from actors.messages import Lines, encode
+from actors.zygote import LossyFile
 
 pytestmark = pytest.mark.timeout(900)
 PROGRAMS = Path(__file__).parent / "programs"
@@ -42,7 +43,7 @@ class Zygote:
             self.waiting += self.lines.receive()
             assert not self.lines.ended, f"the zygote ended before it said {what!r}"
 
-    def fork(self, program: str, attempt: int = 1) -> int:
+    def fork(self, program: str, attempt: int = 1, log: Path | None = None) -> int:
         """One rank; its process id."""
         shared = {
             "agent": str(self.directory / "agent.sock"),
@@ -63,7 +64,7 @@ class Zygote:
         own = {
             "rank": 0,
             "index": 1,
-            "log": str(self.log(attempt)),
+            "log": str(log or self.log(attempt)),
             "environment": {"CUDA_VISIBLE_DEVICES": "1"},
         }
         self.lines.send({"do": "fork", "shared": shared, "ranks": [own]})
@@ -142,3 +143,28 @@ def test_ranks_end_with_their_zygote(zygote: Zygote, agent: socket.socket, wait_
     if end == "SIGKILL":
         os.kill(child, signal.SIGKILL)  # the kernel's tie is between the zygote and its own children alone
     wait_for(lambda: not processes.alive(child), "what the rank started has ended")
+
+
+@pytest.mark.parametrize("log", ["/dev/full", "{directory}/file/rank.log"], ids=["full disk", "no directory"])
+def test_a_log_that_cannot_be_written_ends_no_rank(zygote: Zygote, agent: socket.socket, log: str) -> None:
+    (zygote.directory / "file").touch()
+    zygote.fork("sleeper_program:run", log=Path(log.format(directory=zygote.directory)))
+    connection, _ = agent.accept()
+    connection.settimeout(600)
+    connection.sendall(encode({"is": "stop"}))
+    lines = Lines(connection)
+    heard: list[dict[str, Any]] = []
+    while not lines.ended:
+        heard += lines.receive()
+    assert [message["kind"] for message in heard] == ["hello", "done"]
+    assert zygote.hear("exited")["code"] == 0
+
+
+def test_what_a_rank_prints_is_never_refused(tmp_path: Path) -> None:
+    """Lone surrogates stand for the bytes of a file name that is no UTF-8 (PEP 383)."""
+    with (tmp_path / "log").open("wb") as file, LossyFile.stream(file.fileno()) as stream:
+        stream.write("pl\u00e4n \udcff.txt\n")
+    assert (tmp_path / "log").read_bytes() == b"pl\xc3\xa4n \\udcff.txt\n"
+    with Path("/dev/full").open("wb") as full, LossyFile.stream(full.fileno()) as stream:
+        for _ in range(3):
+            stream.write("x" * 100_000 + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -66,6 +67,15 @@ CASES: dict[str, Wrong] = {
     "XML": _post(415, "unsupported-media-type", "<job/>", headers={"Content-Type": "application/xml"}),
     "another charset": _post(
         415, "unsupported-media-type", "{}", headers={"Content-Type": "application/json; charset=latin-1"}
+    ),
+    "gzip": _post(
+        415,
+        "unsupported-content-coding",
+        gzip.compress(json.dumps(job_file()).encode()),
+        headers={**JSON, "Content-Encoding": "gzip"},
+    ),
+    "announced as gzip": _post(
+        415, "unsupported-content-coding", job_file(), headers={**JSON, "Content-Encoding": "gzip"}
     ),
     "too large": _post(413, "body-too-large", " " * ((1 << 20) + 1)),
     # the job file

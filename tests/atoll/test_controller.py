@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import structlog
 
 from atoll import controller
-from atoll.controller import ExitCode, run_controller
+from atoll.controller import ExitCode, configure_logs, run_controller
 from orchestrator.lifecycle.leadership import identity, is_surely_dead
 from orchestrator.lifecycle.ports import ClusterUnreachableError, Launcher
 from orchestrator.lifecycle.states import JobState
@@ -244,3 +245,24 @@ def test_a_process_knows_whether_a_holder_is_dead() -> None:
     assert not is_surely_dead(f"elsewhere/{namespace}/1/1")
     assert not is_surely_dead(f"{host}/another/1/1")
     assert not is_surely_dead("nonsense")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_logged_error_shows_no_variables(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """A driver's frames hold the password of the database."""
+
+    def connect(password: str) -> None:
+        raise ConnectionError(f"refused after {len(password)} characters")
+
+    before = structlog.get_config()
+    try:
+        configure_logs(as_json)
+        try:
+            connect("".join(["hunter", "2"]))
+        except ConnectionError:
+            structlog.get_logger().exception("act-failed")
+    finally:
+        structlog.configure(**before)
+    told = capsys.readouterr().err
+    assert "ConnectionError: refused after 7 characters" in told
+    assert "hunter2" not in told

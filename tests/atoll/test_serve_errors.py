@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from atoll.children import BUDGET, Child, ending
 from atoll.controller import declared_fabric
 from atoll.errors import ServerUnreachableError
 from atoll.local_ray import LocalRay
+from atoll.preflight import CannotServeError, check_directory
 from atoll.serve import ControlPlane, only_one, settings_for
 from atoll.serve import serve as serve_until_told
 from orchestrator.settings import Settings
@@ -219,6 +221,25 @@ def test_two_servers_do_not_share_a_state_directory(serve: Any, tmp_path: Path) 
         ran = serve("--local", "1x1x1")
     assert ran.code == 2
     assert f"process {os.getpid()}" in ran.err
+
+
+def test_a_lock_that_cannot_be_opened(serve: Any, tmp_path: Path) -> None:
+    (tmp_path / "state" / "serve.lock").mkdir(parents=True)
+    ran = serve("--local", "1x1x1")
+    assert ran.code == 2
+    assert "serve.lock cannot be opened: Is a directory" in ran.err
+
+
+def test_a_directory_that_takes_names_but_no_bytes(tmp_path: Path) -> None:
+    """As a full disk does; the limit refuses a byte with another reason (EFBIG, setrlimit(2))."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(CannotServeError, match=r"--state-directory .* cannot be written: File too large"):
+            check_directory(tmp_path, "--state-directory")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    check_directory(tmp_path, "--state-directory")
 
 
 def test_a_wrong_setting_in_the_environment(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
