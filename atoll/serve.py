@@ -229,6 +229,7 @@ class ControlPlane:
             "ATOLL_PORT": str(settings.port),
             "ATOLL_RAY_ADDRESS": ray_address,
             "ATOLL_FABRIC_FILE": str(settings.fabric_file) if settings.fabric_file else None,
+            "ATOLL_USER_CODE": str(settings.user_code).lower(),
             "ATOLL_INTERNAL_TOKEN": self._internal_token,
             "ATOLL_TOKEN": self._token,
             "ATOLL_TOKEN_FILE": None,

@@ -42,6 +42,8 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     fabric_file: Path | None = None
     """YAML file merged over the labels that Ray reports."""
+    user_code: bool = True
+    """Whether jobs may name a module of their own (`model.import`), which runs as the ranks run."""
     log_json: bool = False
 
     def resolved_database_url(self) -> str:

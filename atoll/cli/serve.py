@@ -57,6 +57,13 @@ def serve(
             help="Topology that Ray's labels do not say, YAML. (default: ATOLL_FABRIC_FILE, or none)",
         ),
     ] = None,
+    user_code: Annotated[
+        bool | None,
+        typer.Option(
+            "--user-code/--no-user-code",
+            help="Take or refuse jobs with code of their own (model.import). (default: ATOLL_USER_CODE, or take)",
+        ),
+    ] = None,
     token_file: TokenFile = None,
 ) -> None:
     """Runs API, web UI and controller until it is told to stop (SIGTERM or Ctrl-C)."""
@@ -79,6 +86,7 @@ def serve(
         state_directory=state_directory,
         ray_address=ray_address,
         fabric_file=fabric_file,
+        user_code=user_code,
         token_file=token_file,
     )
     token = settings.token.get_secret_value() if settings.token else None

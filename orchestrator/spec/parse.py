@@ -7,6 +7,7 @@ text for numbers, no truth values for integers), and the rules between fields (`
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -14,14 +15,17 @@ from pydantic import ValidationError
 from orchestrator.spec import sentences
 from orchestrator.spec.document import read_document
 from orchestrator.spec.job import JobSpec
-from orchestrator.spec.rules import incompatibilities
+from orchestrator.spec.rules import Rule, incompatibilities
 from orchestrator.spec.sections import Section
 from orchestrator.spec.values import MAX_VALUES, Values, described, shown
 from orchestrator.spec.violations import InvalidSpecError, Violation
 
 
-def parse_spec(document: Any) -> JobSpec:
-    """The job in `document` (mappings, lists and scalars). Raises InvalidSpecError with every violation."""
+def parse_spec(document: Any, *, further: Sequence[Rule] = ()) -> JobSpec:
+    """The job in `document` (mappings, lists and scalars). Raises InvalidSpecError with every violation.
+
+    `further`: rules of this server beside those of every server.
+    """
     if not isinstance(document, dict):
         message = f"a job file is a mapping with at least name and training.steps, not {described(document)}"
         raise InvalidSpecError([Violation("", shown(document), message)])
@@ -38,15 +42,15 @@ def parse_spec(document: Any) -> JobSpec:
             found = sentences.violation(detail)
             if not values.refused(found.field):
                 violations.append(found)
-    violations += incompatibilities(_sections(spec, values))
+    violations += incompatibilities(_sections(spec, values), further)
     if violations or spec is None:
         raise InvalidSpecError(sorted(violations, key=_position))
     return spec
 
 
-def read_spec(text: str, *, origin: str) -> JobSpec:
+def read_spec(text: str, *, origin: str, further: Sequence[Rule] = ()) -> JobSpec:
     """The job in `text`, YAML or JSON. `origin` names the file in sentences."""
-    return parse_spec(read_document(text, origin=origin))
+    return parse_spec(read_document(text, origin=origin), further=further)
 
 
 def _sections(spec: JobSpec | None, values: Values) -> dict[str, Section]:

@@ -171,6 +171,14 @@ def test_the_fabric_file_reaches_the_controller_by_its_absolute_path(
     )
 
 
+@pytest.mark.parametrize("taken", [True, False, None])
+def test_whether_jobs_may_bring_code_reaches_the_api(tmp_path: Path, taken: bool | None) -> None:
+    settings = settings_for(state_directory=tmp_path, user_code=taken)
+    plane = ControlPlane(settings, Shape(1, 1, 1), None, lambda line: None, threading.Event())
+    told = plane._environment("127.0.0.1:6379")["ATOLL_USER_CODE"]
+    assert Settings(user_code=told).user_code is (taken is not False)
+
+
 @pytest.mark.parametrize(
     ("url", "told"),
     [

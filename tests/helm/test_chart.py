@@ -16,6 +16,7 @@ import pytest
 
 from actors import ray_environment
 from orchestrator.recovery.timeouts import CONTROLLER_END_S
+from orchestrator.settings import Settings
 from tests.helm.conftest import CHART, HELMS, VALUES, Objects
 
 KUBERNETES = ("1.29", "1.34", "1.37")
@@ -264,6 +265,15 @@ def test_long_names_fit(render: Render) -> None:
         assert len(found["metadata"]["name"]) <= 63
 
 
+@pytest.mark.parametrize(("settings", "told"), [((), "true"), (("userCode=false",), "false")])
+def test_the_api_is_told_whether_jobs_bring_code(
+    render: Render, settings: tuple[str, ...], told: str
+) -> None:
+    found = dict(pods(render(TRIAL, *settings)))["test-atoll-api"]["containers"][0]
+    assert environment(found)["ATOLL_USER_CODE"] == told
+    assert Settings(user_code=environment(found)["ATOLL_USER_CODE"]).user_code is (told == "true")
+
+
 WRONG = [
     ("nonsense=1", "nonsense"),
     ("api.replica=2", "replica"),
@@ -281,6 +291,7 @@ WRONG = [
     ("ray.workerGroups[0].name=l0", "accelerators"),
     ("postgresql.enabled=yes-please", "enabled"),
     ("logJson=1", "logJson"),
+    ("userCode=no-thanks", "userCode"),
     ("api.resources.limits.memory=lots", "memory"),
     ("ingress.enabled=true", "ingress.host"),
     ("database.existingSecret=both", "two answers"),

@@ -4,6 +4,6 @@ A file a subject. A rule is a generator over the sections it names, and reads no
 are valid by themselves even when others are not, so that one submission reports all. `registry` lists them.
 """
 
-from orchestrator.spec.rules.registry import MAX_RANKS, RULES, Rule, incompatibilities
+from orchestrator.spec.rules.registry import MAX_RANKS, NO_USER_CODE, RULES, Rule, incompatibilities
 
-__all__ = ["MAX_RANKS", "RULES", "Rule", "incompatibilities"]
+__all__ = ["MAX_RANKS", "NO_USER_CODE", "RULES", "Rule", "incompatibilities"]

@@ -38,6 +38,16 @@ def fields(model: ModelSpec) -> Iterator[Violation]:
             yield Violation(f"model.{name}", _shown(model, name), message)
 
 
+def refused(model: ModelSpec) -> Iterator[Violation]:
+    """Of a server that runs no code but its own; not among the rules of every server."""
+    if model.function is not None:
+        message = (
+            "names code of the job's own, and this server runs none (`atoll serve --no-user-code`); "
+            f"leave it out and describe a decoder, not {model.function}"
+        )
+        yield Violation("model.import", model.function, message)
+
+
 def form(model: ModelSpec) -> Iterator[Violation]:
     """Names and paths."""
     if model.function is not None and not FUNCTION.fullmatch(model.function):

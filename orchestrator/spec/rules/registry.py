@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from orchestrator.spec.rules import checkpoint, data, experts, imported, model, plan, training, weights
@@ -10,7 +10,7 @@ from orchestrator.spec.rules.plan import MAX_RANKS
 from orchestrator.spec.sections import Section
 from orchestrator.spec.violations import Violation
 
-__all__ = ["MAX_RANKS", "RULES", "Rule", "incompatibilities"]
+__all__ = ["MAX_RANKS", "NO_USER_CODE", "RULES", "Rule", "incompatibilities"]
 
 
 class Rule(NamedTuple):
@@ -56,10 +56,14 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def incompatibilities(sections: Mapping[str, Section]) -> list[Violation]:
-    """Every violation of a rule whose sections are all in `sections` (valid ones, by name)."""
+NO_USER_CODE = Rule(("model",), imported.refused)
+"""Of a server that is told so, beside `RULES`."""
+
+
+def incompatibilities(sections: Mapping[str, Section], further: Sequence[Rule] = ()) -> list[Violation]:
+    """Every violation of a rule, or of a `further` one, whose sections are all in `sections` (valid ones, by name)."""
     found: list[Violation] = []
-    for names, check in RULES:
+    for names, check in (*RULES, *further):
         if all(name in sections for name in names):
             found += check(*(sections[name] for name in names))
     return found
