@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from orchestrator.estimate.hardware import peak_flops
 from orchestrator.estimate.flops import flops_per_token
+from orchestrator.estimate.hardware import peak_flops
 from orchestrator.estimate.share import Stage
 from orchestrator.estimate.traffic import pipeline_traffic, step_traffic
 from orchestrator.placement.mesh import Mesh, Ranks
