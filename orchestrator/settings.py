@@ -42,6 +42,8 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     fabric_file: Path | None = None
     """YAML file merged over the labels that Ray reports."""
+    queue_policy_file: Path | None = None
+    """YAML file of quotas, weights and bounds of the queue; None: every project is equal and has no quota."""
     log_json: bool = False
 
     def resolved_database_url(self) -> str:

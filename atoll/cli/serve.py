@@ -57,6 +57,13 @@ def serve(
             help="Topology that Ray's labels do not say, YAML. (default: ATOLL_FABRIC_FILE, or none)",
         ),
     ] = None,
+    queue_policy_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Quotas, weights and bounds of the queue, YAML. (default: ATOLL_QUEUE_POLICY_FILE, or none)",
+        ),
+    ] = None,
     token_file: TokenFile = None,
 ) -> None:
     """Runs API, web UI and controller until it is told to stop (SIGTERM or Ctrl-C)."""
@@ -79,6 +86,7 @@ def serve(
         state_directory=state_directory,
         ray_address=ray_address,
         fabric_file=fabric_file,
+        queue_policy_file=queue_policy_file,
         token_file=token_file,
     )
     token = settings.token.get_secret_value() if settings.token else None
