@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from atoll.answers import Cluster, JobDetail, NodeView
+from atoll.answers import Checkpoint, Cluster, JobDetail, NodeView
 from atoll.cli.connection import TokenFile, Url, connect
 from atoll.client import AtollClient
 from atoll.errors import AtollError
@@ -44,7 +45,7 @@ def take(client: AtollClient, *, now: datetime) -> Snapshot:
     """What the API says now. Jobs that end meanwhile are left out."""
     cluster = client.cluster()
     jobs = [
-        _job(detail, now)
+        _job(detail, client.checkpoints(job.id).items, now)
         for state in LIVE_STATES
         for job in client.all_jobs(state=state)
         if not (detail := client.job(job.id)).is_terminal
@@ -71,7 +72,7 @@ def _node(node: NodeView) -> SnapshotNode:
     )
 
 
-def _job(job: JobDetail, now: datetime) -> SnapshotJob:
+def _job(job: JobDetail, saved: Sequence[Checkpoint], now: datetime) -> SnapshotJob:
     placement = job.placement
     holds = placement is not None and placement.released_at is None
     slots = [(rank.node, rank.index) for rank in placement.ranks] if placement and holds else None
@@ -86,6 +87,7 @@ def _job(job: JobDetail, now: datetime) -> SnapshotJob:
         submitted_at=job.created_at,
         spec=job.spec,
         step=job.step,
+        checkpoint_step=max((c.step for c in saved if c.state == "committed"), default=0),
         step_s=_step_s(job),
         slots=slots,
         held_s=max(0.0, held_s),

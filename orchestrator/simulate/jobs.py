@@ -25,6 +25,8 @@ class Placed:
 
     slots: tuple[Slot, ...]
     cpus_per_rank: float
+    unsaved_s: float = 0.0
+    """Work since its newest checkpoint; part of `work_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class SimulatedJob:
     submitted_s: float
     """Seconds since 1970."""
     work_s: float
-    """Time it trains, start-up and repairs left out."""
+    """Time it trains from its newest checkpoint on, start-up and repairs left out."""
     recovery: RecoverySpec = field(default_factory=RecoverySpec)
     held_s: float = 0.0
     """How long it has held accelerators before the simulation begins."""

@@ -149,12 +149,14 @@ class Simulation:
         assert job.placed is not None
         life = self._lives[job.claim.job_id]
         placement = Placement(job.placed.slots, (), (), job.placed.cpus_per_rank)
-        # As if it had been placed so long ago that its start-up ends now: what it held before is less by that.
-        life.held_s -= self._given.start_s
-        life.start(placement, self._begin_s - self._given.start_s)
+        # As if it had begun so long ago that its unsaved work is done now; what it held before is less by that.
+        ago_s = self._given.start_s + job.placed.unsaved_s
+        life.held_s -= ago_s
+        life.start(placement, self._begin_s - ago_s)
         life.first_start_s = max(job.submitted_s, self._begin_s - job.held_s)
         self._hold(life, placement)
-        self._push(self._begin_s + job.work_s, _Kind.DONE, job.claim.job_id, life.incarnation)
+        done_s = self._begin_s + job.work_s - job.placed.unsaved_s
+        self._push(done_s, _Kind.DONE, job.claim.job_id, life.incarnation)
 
     def _hold(self, life: Life, placement: Placement) -> None:
         claim = life.job.claim

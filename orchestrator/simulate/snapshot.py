@@ -48,6 +48,8 @@ class SnapshotJob(_Part):
     submitted_at: AwareDatetime
     spec: dict[str, Any]
     step: Annotated[int, Field(ge=0)] = 0
+    checkpoint_step: Annotated[int, Field(ge=0)] = 0
+    """Step of its newest good checkpoint; 0: none."""
     step_s: Annotated[float, Field(gt=0)] | None = None
     """Time of a step lately; null before the first."""
     slots: list[tuple[str, Annotated[int, Field(ge=0)]]] | None = None
@@ -114,7 +116,8 @@ def jobs_of(snapshot: Snapshot, *, origin: str, step_s: float) -> list[Simulated
             spec = parse_spec(job.spec)
         except InvalidSpecError as error:
             raise InvalidTraceError(f"{origin}: the file of job {job.id} cannot be taken: {error}") from None
-        left = max(0, spec.training.steps - job.step)
+        saved = min(job.checkpoint_step, job.step)
+        each_s = job.step_s or step_s
         claim = Claim.of(job.id, spec)
         placed = None
         if job.slots is not None:
@@ -122,13 +125,13 @@ def jobs_of(snapshot: Snapshot, *, origin: str, step_s: float) -> list[Simulated
             if len(slots) != claim.size:
                 message = f"{len(slots)} slots of job {job.id}, its plan has {claim.size} ranks"
                 raise InvalidTraceError(f"{origin}: {message}")
-            placed = Placed(slots, spec.resources.cpus_per_rank)
+            placed = Placed(slots, spec.resources.cpus_per_rank, (job.step - saved) * each_s)
         found.append(
             SimulatedJob(
                 claim,
                 Shape(Mesh.of(spec.parallelism), spec.placement, spec.resources),
                 submitted_s=job.submitted_at.timestamp(),
-                work_s=left * (job.step_s or step_s),
+                work_s=max(0, spec.training.steps - saved) * each_s,
                 recovery=spec.recovery,
                 held_s=job.held_s,
                 placed=placed,
