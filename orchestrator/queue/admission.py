@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from orchestrator.lifecycle.states import Reason
 from orchestrator.placement.explain import counted
 from orchestrator.placement.placement import Placement, Refusal
-from orchestrator.placement.room import Room
+from orchestrator.placement.room import Holding, Room
 from orchestrator.queue.claims import Running, Waiting
 from orchestrator.queue.order import Shares, has_starved, in_order
 from orchestrator.queue.policy import QueuePolicy
@@ -101,6 +101,8 @@ class Admission:
         promise. Losing them costs the promise, nothing else."""
         self._cluster = cluster
         self._running = {job.claim.job_id: job for job in cluster.running}
+        self._started: list[Running] = []
+        """Jobs of this pass. They give way to nobody yet, but what they hold is free again at their time limit."""
         self._room = cluster.room
         self._shares = shares
         self._policy = policy
@@ -135,6 +137,10 @@ class Admission:
                 return
         self._room = self._room.without(found)
         self._shares.take(job.claim.project, job.claim.size)
+        holding = Holding(found.slots, found.cpus_per_rank)
+        self._started.append(
+            Running(job.claim, holding, self._cluster.now_s, job.held_s, job.waited_s, leaving=False)
+        )
         yield Start(job.claim.job_id, found, self._why_now())
 
     def _over_quota(self, job: Waiting) -> Wait | None:
@@ -161,9 +167,9 @@ class Admission:
             yield from orders
             said += f"; {_kept(kept)}, as soon as the jobs there have saved their checkpoints"
         elif (promised := self._promise(job)) is not None:
-            when = f"at {_time(promised.start_s)} at the latest"
-            if promised.start_s == math.inf:
-                when = f"as soon as the jobs there end: it has waited for {self._policy.starvation_s:g} s"
+            when = f"as soon as the jobs there end: it has waited for {self._policy.starvation_s:g} s"
+            if promised.start_s < math.inf:
+                when = f"at {_time(promised.start_s)} at the latest"
             said += f"; {_kept(promised)}, {when}"
         yield Wait(job.claim.job_id, Reason.NO_ROOM, said, refusal.details, refusal.changes)
 
@@ -195,7 +201,7 @@ class Admission:
         """What is kept for a job at the head of the queue."""
         if len(self.reservations) >= self._policy.reservations:
             return None
-        cluster, running = self._cluster, list(self._running.values())
+        cluster, running = self._cluster, [*self._running.values(), *self._started]
         kept = self._earlier.get(job.claim.job_id)
         if kept is None or not can_be_kept(kept, running, cluster.fabric, now_s=cluster.now_s):
             kept = reserve(
