@@ -17,9 +17,10 @@ from atoll.cli.fabric import fabric_json
 from orchestrator.topology.read import fabric_of
 from orchestrator.topology.sources.content import content_of
 from orchestrator.topology.sources.reading import InvalidFabricError
+from orchestrator.topology.sources.smi_matrix import heading
 from tests.orchestrator.topology.sources.mutations import mutated
 
-LIMIT_S = 20
+LIMIT_S = 10
 GROWTH_BYTES = 1 << 30
 
 SEEDS: tuple[bytes, ...] = (
@@ -53,16 +54,18 @@ class TooSlowError(BaseException):
 
 @contextmanager
 def at_most(seconds: int) -> Iterator[None]:
+    """Of processor time: other work on the machine must not look like a hang."""
+
     def ring(_: int, __: FrameType | None) -> None:
         raise TooSlowError
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def take(data: bytes) -> bool:
@@ -143,8 +146,8 @@ def test_a_range_of_a_billion_nodes_is_refused_at_once(text: str) -> None:
 
 
 def test_long_lines_that_look_like_a_heading_cost_little() -> None:
-    """16 MB; found by the five minutes: telling a matrix by a slow pattern on every line took seconds."""
-    data = (b"<pci>" * 3_000 + b" GPU0 GPU1\n") * 1_100
+    """Found by the five minutes: a slow pattern was tried on every line of 30 MB."""
+    lines = ["<pci>" * 3_000 + " GPU0 GPU1"] * 1_100
     started = time.process_time()
-    assert not take(data)
-    assert time.process_time() - started < 2
+    assert not any(heading(line) for line in lines)
+    assert time.process_time() - started < 0.2
