@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from atoll.cli.connection import Json
+from atoll.cli.directory import local_directory
 from atoll.cli.messages import INTERRUPTED, standard_error
 from atoll.cli.output import print_json, standard_output
 from atoll.errors import AtollError
@@ -44,7 +45,12 @@ def prepare(
         str, typer.Option(metavar="T", help="bytes, bpe (trained on the text), or a tokenizers JSON file.")
     ],
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Directory to make; every node that trains must see it.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            parser=local_directory,
+            help="Directory to make; every node that trains must see it.",
+        ),
     ],
     workers: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Processes. (default: one for each CPU)")

@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from atoll.cli.connection import JobReference, Json, TokenFile, Url, connect
+from atoll.cli.directory import local_directory
 from atoll.cli.messages import standard_error
 from atoll.cli.output import print_json, standard_output
 from atoll.errors import AtollError, CheckpointError
@@ -38,7 +39,10 @@ class OutputError(AtollError):
 
 def export(
     job_id: JobReference,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New or empty directory to write.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", parser=local_directory, help="New or empty directory to write."),
+    ],
     step: Step = None,
     dtype: Annotated[
         Format | None, typer.Option("--dtype", help="Number format of the weights. (default: as trained)")

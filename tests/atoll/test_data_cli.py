@@ -87,6 +87,20 @@ def test_wrong_arguments_are_named(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "command", [("data", "prepare", "a.jsonl", "--tokenizer", "bytes"), ("export", "job")]
+)
+def test_what_is_written_goes_into_a_directory_not_to_a_url(
+    atoll: Atoll, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = atoll(*command, "--out", "s3://bucket/out")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--out" in ran.err
+    assert "s3://bucket/out is a URL; must be a directory" in " ".join(ran.err.replace("│", " ").split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_help(atoll: Atoll) -> None:
     assert "prepare" in atoll("data", "--help").out
     assert "--tokenizer" in atoll("data", "prepare", "--help").out

@@ -87,8 +87,9 @@ def _opened(file: SourceFile) -> Iterator[IO[bytes]]:
         with Path(file.path).open("rb", buffering=READ_AHEAD_BYTES) as stream:
             yield stream
         return
+    filesystem, bare = fsspec.url_to_fs(file.path)
     # Block size 0 streams: the server need not know ranges.
-    with fsspec.open(file.path, "rb", block_size=READ_AHEAD_BYTES if file.ranges else 0) as remote:
+    with filesystem.open(bare, "rb", block_size=READ_AHEAD_BYTES if file.ranges else 0) as remote:
         yield io.BufferedReader(_Unread(remote), READ_AHEAD_BYTES)
 
 
@@ -124,10 +125,19 @@ def _remote_files(path: str, field: str) -> list[SourceFile]:
         found = []
         for name in names:
             info = filesystem.info(name)
+            if info.get("type") == "directory":
+                if "*" in bare:
+                    continue
+                if not bare.strip("/"):
+                    raise SourceError(_nothing_at(path, field))
+                example = f"{path.rstrip('/')}/*.jsonl"
+                raise SourceError(f"{field}: {path!r} is a directory; name files in it, as in {example!r}")
             url = name if "://" in name else f"{scheme}://{name}"
             size = info.get("size")
             ranges = size is not None and (scheme == "s3" or _knows_ranges(url, size))
             found.append(SourceFile(url, size, ranges))
+    except SourceError:
+        raise
     except ImportError as error:
         raise SourceError(
             f"{field}: {path!r} needs a package that is not installed: {_reason(error)}"
@@ -136,13 +146,25 @@ def _remote_files(path: str, field: str) -> list[SourceFile]:
         cause = error.__cause__
         if (cause is not None and getattr(cause, "status", 404) != 404) or isinstance(cause, OSError):
             raise SourceError(f"{field}: {path!r} cannot be reached: {_reason(cause)}") from None
-        raise SourceError(f"{field}: nothing is found at {path!r}; give a URL that exists") from None
+        raise SourceError(_nothing_at(path, field)) from None
     # The libraries behind fsspec have errors of their own, with no base in common.
     except Exception as error:
         raise SourceError(f"{field}: {path!r} cannot be reached: {_reason(error)}") from None
     if not found:
-        raise SourceError(f"{field}: nothing matches {path!r}; give a URL that exists")
+        raise SourceError(_nothing_at(path, field))
     return found
+
+
+def _nothing_at(path: str, field: str) -> str:
+    """The message for a URL that names no file: of an s3 one, whether it is the bucket that is not there."""
+    scheme, _, rest = path.partition("://")
+    bucket = rest.partition("/")[0]
+    if scheme == "s3" and not bucket:
+        return f"{field}: {path!r} names no bucket; give s3://BUCKET/KEY"
+    if scheme == "s3" and not fsspec.filesystem("s3").exists(bucket):
+        return f"{field}: there is no bucket {bucket!r}, which {path!r} names; give a URL that exists"
+    found = "matches" if "*" in path else "is found at"
+    return f"{field}: nothing {found} {path!r}; give a URL that exists"
 
 
 def _knows_ranges(url: str, size: int) -> bool:
@@ -187,4 +209,6 @@ def _reason(error: BaseException) -> str:
         return f"install {wanted}"
     if isinstance(error, io.UnsupportedOperation):
         return "it cannot be read from the middle"
+    if isinstance(error, FileNotFoundError) and error.strerror is None:  # of a remote store
+        return "it is not there any more"
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
