@@ -91,11 +91,12 @@ class Engine:
             document_end=self._corpus.end_of_document if spec.data.document_masks else None,
         )
         self.parts, self.named, self.layouts = built.parts, built.named, built.layouts
+        self._trainable = built.trainable
         self._execution, self._reducers = built.execution, built.reducers
         self.timelines = StepTimelines(self._execution.recorder, self.mesh, steps=spec.training.steps)
         self.balance = ExpertBalance(self.parts, self.mesh)
         self.meter = StepMeter(self.parts, self.mesh, spec, device, flops_per_token=built.flops_per_token)
-        self.optimizer = build_optimizer(self.named, spec.training, device, rank=rank)
+        self.optimizer = build_optimizer(self._trainable, spec.training, device, rank=rank)
         self._positions = positions_of(
             spec.training.sequence_length, cp=spec.parallelism.cp, index=self.mesh.coordinates["cp"]
         )

@@ -96,6 +96,8 @@ def batches(parameters: Sequence[nn.Parameter], limit_bytes: int) -> Iterator[li
 
 def _build(named: Sequence[tuple[str, nn.Parameter]], spec: OptimizerSpec) -> list[torch.optim.Optimizer]:
     parameters = [p for _, p in named]
+    if not parameters:  # all of a stage may be frozen
+        return []
     if spec.name == "sgd":
         return [torch.optim.SGD(_groups(parameters, spec), lr=spec.learning_rate, momentum=spec.momentum)]
     optimizers: list[torch.optim.Optimizer] = []

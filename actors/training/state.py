@@ -84,5 +84,5 @@ def training_state(
     """The state of a rank, by its name in checkpoints."""
     return {
         "model": WeightsState(named, layouts, mesh, buffers),
-        "optimizer": OptimizerState(named, optimizer, layouts, mesh),
+        "optimizer": OptimizerState([(n, p) for n, p in named if p.requires_grad], optimizer, layouts, mesh),
     }

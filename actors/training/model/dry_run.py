@@ -24,10 +24,13 @@ class DryRun:
     operations: tuple[Operation, ...]
 
 
-def dry_run(module: nn.Module, x: Tensor) -> DryRun:
-    """Calls `module` on `x`, a tensor on the meta device. Raises what the module raises."""
+def dry_run(module: nn.Module, x: Tensor, *, frozen: bool = False) -> DryRun:
+    """Calls `module` on `x`, a tensor on the meta device. Raises what the module raises.
+
+    Every parameter has a gradient, or with `frozen` only those that require one.
+    """
     parameters = {
-        name: torch.empty_like(value, device="meta").requires_grad_()
+        name: torch.empty_like(value, device="meta").requires_grad_(value.requires_grad or not frozen)
         for name, value in module.named_parameters()
     }
     buffers = {name: value.to("meta") for name, value in module.named_buffers()}
@@ -47,7 +50,7 @@ def without_gradient(run: DryRun) -> list[str]:
 def step_flops(module: nn.Module, x: Tensor) -> int:
     """FLOPs of the products of forward and backward, all of attention's counted, as torch counts them."""
     with FlopCounterMode(display=False) as counter:
-        dry_run(module, x).output.sum().backward()
+        dry_run(module, x, frozen=True).output.sum().backward()
     return int(counter.get_total_flops())
 
 

@@ -111,7 +111,12 @@ class Stage(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for path in self._order:
             x = self.get_submodule(path)(x)
-        return x if self._dtype is None else x.to(self._dtype).contiguous()
+        if self._dtype is not None:
+            x = x.to(self._dtype).contiguous()
+        if torch.is_grad_enabled() and not x.requires_grad:
+            # All that is before it is frozen, and torch's schedules want a backward of every stage: this one ends here.
+            x = x.detach().requires_grad_()
+        return x
 
 
 class ImportedModel:
@@ -190,13 +195,13 @@ class ImportedModel:
         named = dict(self.module.named_parameters())
         if not named:
             yield "it has no parameters"
+        elif not any(parameter.requires_grad for parameter in named.values()):
+            yield "none of its parameters requires a gradient, so there is nothing to train"
         for name, parameter in named.items():
             if parameter.is_meta:
                 yield f"{name} is on the meta device, without values"
             elif not parameter.is_floating_point():
                 yield f"{name} is of {parameter.dtype}, must be of a float format"
-            elif not parameter.requires_grad:
-                yield f"{name} requires no gradient; make it a buffer"
             elif parameter.dim() == 0:
                 yield f"{name} is a single number; make it a vector of one"
         for name, buffer in self.module.named_buffers():

@@ -45,7 +45,7 @@ def build_optimizer(
         return RankOptimizer(named, training.optimizer)
 
     def home(size_bytes: int) -> Home:
-        if offload.optimizer == "host":
+        if offload.optimizer == "host" or size_bytes == 0:  # all of a stage may be frozen
             return HostMemory()
         assert offload.directory is not None, "the spec's rules ask for it"
         return DiskStates(Path(offload.directory), size_bytes=size_bytes, rank=rank)

@@ -60,8 +60,9 @@ def scale_gradients(parameters: Sequence[nn.Parameter], *, norm: float, max_norm
     if max_norm is None:
         return
     coefficient = max_norm / (norm + 1e-6)
-    if coefficient < 1.0:
-        torch._foreach_mul_([local(p.grad) for p in parameters if p.grad is not None], coefficient)
+    gradients = [local(p.grad) for p in parameters if p.grad is not None]
+    if coefficient < 1.0 and gradients:  # none where all of a stage is frozen
+        torch._foreach_mul_(gradients, coefficient)
 
 
 @torch.no_grad()

@@ -48,6 +48,8 @@ class Parallelized:
     parts: tuple[nn.Module, ...]
     """This rank's stages and shards of them; parameter names are the whole model's."""
     named: list[tuple[str, nn.Parameter]]
+    trainable: list[tuple[str, nn.Parameter]]
+    """Those of `named` that are not frozen: they have gradients and optimizer states."""
     layouts: dict[str, ParameterLayout]
     execution: Execution
     reducers: list[GradientReducer]
@@ -105,13 +107,15 @@ def parallelize(
     named = [(name, p) for part in parts for name, p in part.named_parameters()]
     # 6. The format of gradients, before the sums over replicas look at them.
     gradients = gradient_dtype(training)
-    keep_gradients_in(gradients, (p for _, p in named))
+    trainable = [(name, p) for name, p in named if p.requires_grad]
+    keep_gradients_in(gradients, (p for _, p in trainable))
     return Parallelized(
         parts,
         named,
+        trainable,
         layouts,
         _execution(spec, parts, mesh, device, loss_scale, built),
-        [] if plan.zero else _reducers(named, layouts, mesh, gradients),
+        [] if plan.zero else _reducers(trainable, layouts, mesh, gradients),
         built.flops_per_token,
     )
 

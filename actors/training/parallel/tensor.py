@@ -108,7 +108,8 @@ def cut_parameter(module: nn.Module, name: str, dimension: int, group: dist.Proc
         )
     span = Span(whole.shape[dimension], size, dist.get_rank(group))
     layout = ParameterLayout(tuple(whole.shape)).cut("tp", dimension, span)
-    module.register_parameter(name, nn.Parameter(layout.shard(whole.detach()).clone()))
+    shard = layout.shard(whole.detach()).clone()
+    module.register_parameter(name, nn.Parameter(shard, requires_grad=whole.requires_grad))
     return layout
 
 

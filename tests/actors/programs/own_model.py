@@ -61,6 +61,8 @@ class Model(nn.Module):
         self.head = nn.Linear(width, vocabulary, bias=False)
         if options.get("tied"):
             self.head.weight = self.embed.tokens.weight
+        for name in options.get("frozen", ()):
+            self.get_submodule(name).requires_grad_(False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embed(tokens)

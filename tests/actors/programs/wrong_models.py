@@ -31,7 +31,6 @@ def empty(options: dict[str, Any]) -> nn.Module:
 
 def wrong_parameters(options: dict[str, Any]) -> nn.Module:
     model = Model({})
-    model.norm.weight.requires_grad_(False)
     model.scale = nn.Parameter(torch.tensor(1.0))
     model.batch = nn.BatchNorm1d(4)
     model.nowhere = nn.Linear(4, 4, device="meta")

@@ -7,6 +7,8 @@ gradient comes in parts, learned positions, biases on every linear map.
 from __future__ import annotations
 
 import math
+import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -168,13 +170,95 @@ def test_its_flops_are_counted() -> None:
     assert built("own_model:build").flops_per_token == 6 * weights + 12 * 4 * 16 * 32
 
 
+# --- Frozen parameters
+
+FROZEN = {"options": {"frozen": ["embed", "trunk.layers.0", "trunk.layers.2.up"]}}
+"""With four stages the first one holds nothing else."""
+
+
+@cache
+def frozen_alone() -> Run:
+    return run(own_job(FROZEN, microbatches=4))
+
+
+def is_frozen(name: str) -> bool:
+    return name.startswith(tuple(f"{path}." for path in FROZEN["options"]["frozen"]))
+
+
+def assert_equal_but_for_frozen(found: Run) -> None:
+    """What is frozen is equal to the bit, zeros among it."""
+    wanted = frozen_alone()
+    assert found.weights.keys() == wanted.weights.keys()
+    for name in filter(is_frozen, wanted.weights):
+        assert torch.equal(found.weights[name], wanted.weights[name]), name
+    found, wanted = (
+        replace(one, weights={name: w for name, w in one.weights.items() if not is_frozen(name)})
+        for one in (found, wanted)
+    )
+    assert_equal(found, wanted, relative=1e-9)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "all" else pytest.param(name, marks=pytest.mark.slow) for name in PLANS]
+)
+def test_frozen_parameters_change_nothing_of_a_plan(name: str) -> None:
+    model, plan = PLANS[name]
+    assert_equal_but_for_frozen(run(own_job(model | FROZEN, **plan)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
+def test_a_stage_may_be_frozen_whole(schedule: str) -> None:
+    plan = {"pp": 4, "schedule": schedule, "microbatches": 4, "layers_per_stage": [1, 1, 1, 1]}
+    offload = {"offload": {"optimizer": "disk", "directory": tempfile.gettempdir()}}
+    assert_equal_but_for_frozen(run(changed(own_job(STAGES | FROZEN, **plan), training=offload)))
+
+
+def test_frozen_parameters_stay_and_have_no_states() -> None:
+    first = built("own_model:build", seed=own_job(FROZEN).training.seed, **FROZEN).module
+    begun = {name: value for name, value in first.named_parameters() if is_frozen(name)}
+    assert len(begun) == 2 + 17 + 2  # tokens and places; a block; a map with its bias
+    for name, value in begun.items():
+        assert torch.equal(frozen_alone().weights[name], value.double())
+    others = [name for name in frozen_alone().weights if not is_frozen(name)]
+
+    def names_with_states(engine: Any, rank: int) -> set[str]:
+        engine.train_step(0, stop=False)
+        assert all(p.grad is None for name, p in engine.named if is_frozen(name))
+        keys = engine.state()["optimizer"].state_dict()
+        return {key.removeprefix("state.").rpartition(".")[0] for key in keys}
+
+    assert run_engine(own_job(FROZEN), names_with_states) == [set(others)]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_holds_what_is_frozen(tmp_path: Path) -> None:
+    before, after = (own_job(PLANS[name][0] | FROZEN, **PLANS[name][1]) for name in ("zero3-blocks", "all"))
+    cut = train_job(before, tmp_path, stop_after=3)[0]
+    resumed = train_job(after, tmp_path, attempt=2)[0]
+    losses = [record["loss"] for record in cut.steps + resumed.steps]
+    assert losses == pytest.approx(frozen_alone().losses, rel=1e-9, abs=0)
+
+
+def test_gradients_of_what_is_frozen_are_no_flops() -> None:
+    """A product has 2 FLOPs a weight forward, 2 for its input's gradient, 2 for its own."""
+    whole, head = (
+        built("own_model:build", options={"frozen": frozen}).flops_per_token
+        for frozen in ([], ["embed", "trunk", "norm"])
+    )
+    weights = 4 * (4 * 16 * 16 + 2 * 16 * 48)
+    # Attention: 4 of 12 parts are forward. The head has no gradient of its input to compute.
+    assert head == 2 * weights + 4 * 4 * 16 * 32 + 4 * 16 * 256
+    assert whole == 6 * (weights + 16 * 256) + 12 * 4 * 16 * 32
+
+
 # --- What cannot be trained is refused before the ranks are ready
 
 
-def built(function: str, **fields: Any) -> ImportedModel:
+def built(function: str, *, seed: int = 1, **fields: Any) -> ImportedModel:
     model = ModelSpec.model_validate({"import": function, "import_path": str(PROGRAMS)} | fields)
     tokens = torch.empty(2, 32, dtype=torch.long, device="meta")
-    return ImportedModel(model, seed=1, dtype=torch.float32, tokens=tokens, vocab_size=256)
+    return ImportedModel(model, seed=seed, dtype=torch.float32, tokens=tokens, vocab_size=256)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +273,10 @@ def built(function: str, **fields: Any) -> ImportedModel:
         ("wrong_models:no_module", {}, r"gave a list, must give a torch\.nn\.Module"),
         ("wrong_models:empty", {}, r"it has no parameters"),
         ("wrong_models:wrong_parameters", {},
-         r"scale is a single number.*norm\.weight requires no gradient.*nowhere\.weight is on the meta device"
+         r"scale is a single number.*nowhere\.weight is on the meta device"
          r".*batch keeps running statistics"),
+        ("own_model:build", {"options": {"frozen": ["embed", "trunk", "norm", "head"]}},
+         r"none of its parameters requires a gradient, so there is nothing to train"),
         ("wrong_models:unused", {}, r"take no part in the logits: spare\.weight, spare\.bias"),
         ("wrong_models:peeks", {}, r"on the meta device its forward raised .*wrong_models\.py, line \d+"),
         ("wrong_models:other_vocabulary", {},
