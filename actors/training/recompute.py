@@ -43,6 +43,9 @@ def _wrap(region: nn.Module, *, keep_random: bool) -> None:
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         return nullcontext(), again()
 
+    # Only where it has something to do: the compiler, which meets what attends inside a layer, takes it for a policy.
+    extra: dict[str, Any] = {"context_fn": contexts} if experts else {}
+
     @wraps(forward)
     def recomputed(*arguments: Any, **named: Any) -> Any:
         return checkpoint(
@@ -50,7 +53,7 @@ def _wrap(region: nn.Module, *, keep_random: bool) -> None:
             *arguments,
             use_reentrant=False,
             preserve_rng_state=keep_random,
-            context_fn=contexts,
+            **extra,
             **named,
         )
 

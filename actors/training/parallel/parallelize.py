@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from actors.training.compilation import compile_blocks
 from actors.training.interchange.weights import load_weights
 from actors.training.loss import TokenLoss
 from actors.training.model.decoder import Decoder
@@ -89,23 +90,23 @@ def parallelize(
         built = _decoder_parts(spec, mesh, device, layouts, loss_scale=loss_scale, document_end=document_end)
     waiting = activation_pool(training.offload, device)
     for part in built.parts:
-        # 2. Inside what ZeRO wraps, so that a recomputed block finds its parameters gathered.
+        # 2. Innermost, the blocks' own computation.
+        if training.compile:
+            compile_blocks(part)
+        # 3. Inside what ZeRO wraps, so that a recomputed block finds its parameters gathered.
         install_recompute(part, training.recompute)
         if waiting is not None:  # outside of recompute, inside of ZeRO: parameters are known as they are then
             install_activation_offload(part, waiting)
-        if training.compile:
-            for block in part.blocks.values():
-                block.compile()
-        # 3. Number formats around the whole forward, collectives of tp included.
+        # 4. Number formats around the whole forward, collectives of tp included.
         install_autocast(part.module, training.precision, device)
         begin_residual_stream_in(parameter_dtype(training.precision), part.module)
-        # 4. ZeRO on the final parameters.
+        # 5. ZeRO on the final parameters.
         shard_states(part, layouts, mesh, mixed=mixed_precision(training))
-        # 5. Memory and values, now that each rank knows what it holds.
+        # 6. Memory and values, now that each rank knows what it holds.
         built.fill(part)
     parts = tuple(part.module for part in built.parts)
     named = [(name, p) for part in parts for name, p in part.named_parameters()]
-    # 6. The format of gradients, before the sums over replicas look at them.
+    # 7. The format of gradients, before the sums over replicas look at them.
     gradients = gradient_dtype(training)
     trainable = [(name, p) for name, p in named if p.requires_grad]
     keep_gradients_in(gradients, (p for _, p in trainable))
@@ -143,7 +144,9 @@ def _decoder_parts(
             auxiliary_weight=_auxiliary_weight(spec),
             loss_scale=loss_scale,
         )
-        apply_tensor_parallel(part, layouts, mesh.group("tp"), sequence=plan.sequence)
+        apply_tensor_parallel(
+            part, layouts, mesh.group("tp"), sequence=plan.sequence, compiled=training.compile
+        )
         # Attention over the positions of all cp ranks.
         apply_context_parallel(
             part, mesh.group("cp"), method=plan.context, positions=training.sequence_length

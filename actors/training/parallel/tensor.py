@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from actors.training.compilation import outside_compiled
 from actors.training.model.decoder import Decoder, Layer
 from actors.training.model.moe import MoeFeedForward
 from actors.training.parallel.buffers import join, put_back
@@ -27,6 +28,8 @@ from actors.training.parallel.layout import Layouts, ParameterLayout, Span, loca
 from actors.training.parallel.vocabulary import VocabularyEmbedding
 
 Boundary = Callable[[Tensor, dist.ProcessGroup], Tensor]
+PreHook = Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]
+Hook = Callable[[nn.Module, Any, Tensor], Tensor]
 
 COLUMNS = ("query", "key", "value", "gate", "up")
 ROWS = ("output", "down")
@@ -34,17 +37,26 @@ ROWS = ("output", "down")
 
 
 def apply_tensor_parallel(
-    part: Decoder, layouts: dict[str, ParameterLayout], group: dist.ProcessGroup, *, sequence: bool
+    part: Decoder,
+    layouts: dict[str, ParameterLayout],
+    group: dist.ProcessGroup,
+    *,
+    sequence: bool,
+    compiled: bool,
 ) -> None:
     """Cuts the parameters of `part` (on the meta device) to this rank's shards and installs the communication.
 
     Writes the layout of every parameter it cuts. Experts stay whole: the tokens of tp ranks are different ones there.
-    With one rank in the group nothing is changed.
+    With one rank in the group nothing is changed. `compiled`: layers will be, around the communication.
     """
     if dist.get_world_size(group) == 1:
         return
     enter: Boundary = gather_positions if sequence else copy_in
     leave: Boundary = scatter_positions if sequence else reduce_out
+    if compiled:
+        enter, leave = outside_compiled(enter), outside_compiled(leave)
+    # One of each for all layers: code compiled for one of them then fits the next.
+    before, after = _before(enter, group), _after(leave, group)
     for index, layer in part.layers.items():
         assert isinstance(layer, Layer)
         regions: dict[str, nn.Module] = {"attention": layer.attention}
@@ -53,7 +65,7 @@ def apply_tensor_parallel(
         elif layer.feed_forward.shared is not None:
             regions["feed_forward.shared"] = layer.feed_forward.shared
         for name, region in regions.items():
-            _apply_to_region(region, f"layers.{index}.{name}", layouts, group, enter, leave)
+            _apply_to_region(region, f"layers.{index}.{name}", layouts, group, before, after)
         for name in ("query_norm", "key_norm"):
             full = f"layers.{index}.attention.{name}.weight"
             if full in layouts:  # each rank normalises its own heads only
@@ -62,14 +74,14 @@ def apply_tensor_parallel(
         cut = cut_parameter(part.embedding, "weight", 0, group)
         layouts["embedding.weight"] = cut
         embedding = VocabularyEmbedding(part.embedding.get_parameter("weight"), cut.cuts[0].span)
-        embedding.register_forward_hook(_after(leave, group))
+        embedding.register_forward_hook(after)
         part.embedding = embedding
     if part.head is not None:
         if part.embedding is not None and part.spec.tied_embeddings:
             part.tie()
         else:
             layouts["head.weight"] = cut_parameter(part.head, "weight", 0, group)
-        part.head.register_forward_pre_hook(_before(enter, group))
+        part.head.register_forward_pre_hook(before)
     if sequence:
         for name, layout in layouts.items():
             if (
@@ -83,19 +95,19 @@ def _apply_to_region(
     prefix: str,
     layouts: dict[str, ParameterLayout],
     group: dist.ProcessGroup,
-    enter: Boundary,
-    leave: Boundary,
+    before: PreHook,
+    after: Hook,
 ) -> None:
     """Splits a pair of projections by columns, then by rows; one communication at the entry, one at the exit."""
     # Gathered once for the projections that share it: their input gradients are added before they are reduced.
-    region.register_forward_pre_hook(_before(enter, group))
+    region.register_forward_pre_hook(before)
     for name, projection in region.named_children():
         if name in COLUMNS:
             for parameter, _ in list(projection.named_parameters()):
                 layouts[f"{prefix}.{name}.{parameter}"] = cut_parameter(projection, parameter, 0, group)
         elif name in ROWS:
             layouts[f"{prefix}.{name}.weight"] = cut_parameter(projection, "weight", 1, group)
-            projection.register_forward_hook(_after(leave, group))
+            projection.register_forward_hook(after)
 
 
 def cut_parameter(module: nn.Module, name: str, dimension: int, group: dist.ProcessGroup) -> ParameterLayout:
@@ -113,16 +125,14 @@ def cut_parameter(module: nn.Module, name: str, dimension: int, group: dist.Proc
     return layout
 
 
-def _before(
-    boundary: Boundary, group: dist.ProcessGroup
-) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
+def _before(boundary: Boundary, group: dist.ProcessGroup) -> PreHook:
     def hook(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return (boundary(arguments[0], group), *arguments[1:])
 
     return hook
 
 
-def _after(boundary: Boundary, group: dist.ProcessGroup) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+def _after(boundary: Boundary, group: dist.ProcessGroup) -> Hook:
     def hook(_: nn.Module, arguments: Any, output: Tensor) -> Tensor:
         return boundary(output, group)
 

@@ -125,6 +125,12 @@ def training(model: ModelSpec, training: TrainingSpec) -> Iterator[Violation]:
                 yield Violation(f"training.{name}", value, message)
 
 
+def compiled(plan: ParallelismSpec, model: ModelSpec, training: TrainingSpec) -> Iterator[Violation]:
+    if model.imported and training.compile and plan.tp > 1:
+        message = f"needs the decoder's layers with parallelism.tp {plan.tp}; must be false with model.import"
+        yield Violation("training.compile", True, message)
+
+
 def documents(model: ModelSpec, data: DataSpec) -> Iterator[Violation]:
     if model.imported and data.document_masks:
         message = (

@@ -36,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("parallelism", "model"), experts.resharding),
     Rule(("parallelism", "model"), imported.split),
     Rule(("model", "training"), imported.training),
+    Rule(("parallelism", "model", "training"), imported.compiled),
     Rule(("model", "data"), imported.documents),
     Rule(("model", "training"), experts.grouped_product),
     Rule(("model", "training"), experts.compiled),

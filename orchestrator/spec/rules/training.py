@@ -40,24 +40,18 @@ def sequence_split(plan: ParallelismSpec, training: TrainingSpec) -> Iterator[Vi
 
 
 def compiled(plan: ParallelismSpec, training: TrainingSpec) -> Iterator[Violation]:
-    """Layers are compiled one by one, so nothing inside a layer may talk to other ranks."""
+    """Layers are compiled one by one; of what talks to other ranks inside them the compiler knows tp's alone."""
     if not training.compile:
         return
-    for field, value in (("tp", plan.tp), ("cp", plan.cp), ("ep", plan.ep)):
+    for field, value in (("cp", plan.cp), ("ep", plan.ep)):
         if value > 1:
             message = (
-                f"is for layers without communication inside; parallelism.{field} is {value}, "
+                f"is for attention and experts without communication inside; parallelism.{field} is {value}, "
                 "so must be false"
             )
             yield Violation("training.compile", True, message)
     if plan.pp > 1 and plan.schedule in SPLIT_BACKWARD:
         message = f"cannot split a compiled backward; must be false with the schedule {plan.schedule.value}"
-        yield Violation("training.compile", True, message)
-    if training.recompute.mode != "none":
-        message = (
-            "cannot trace what recomputation does around a layer; must be false with training.recompute.mode "
-            f"{training.recompute.mode}"
-        )
         yield Violation("training.compile", True, message)
     if training.offload.activations:
         message = "is not supported with training.offload.activations; one of them must be false"

@@ -324,9 +324,10 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         model={"moe": {"experts": 4}}, parallelism={"tp": 2, "cp": 2, "ep": 2}, training={"compile": True}), [
         ("training.compile",
          "cannot trace the grouped product of experts in fp32; must be false, or training.precision bf16"),
-        ("training.compile", "is for layers without communication inside; parallelism.tp is 2, so must be false"),
-        ("training.compile", "is for layers without communication inside; parallelism.cp is 2, so must be false"),
-        ("training.compile", "is for layers without communication inside; parallelism.ep is 2, so must be false"),
+        ("training.compile",
+         "is for attention and experts without communication inside; parallelism.cp is 2, so must be false"),
+        ("training.compile",
+         "is for attention and experts without communication inside; parallelism.ep is 2, so must be false"),
     ]),
     ("compile with offloaded activations", job(training={"compile": True, "offload": {"activations": True}}), [
         ("training.compile", "is not supported with training.offload.activations; one of them must be false"),
@@ -339,10 +340,7 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
     ("compile and recompute with zero-bubble and tp", job(
         parallelism={"tp": 2, "pp": 2, "schedule": "zero-bubble", "microbatches": 2},
         training={"compile": True, "recompute": {"mode": "full"}}), [
-        ("training.compile", "is for layers without communication inside; parallelism.tp is 2, so must be false"),
         ("training.compile", "cannot split a compiled backward; must be false with the schedule zero-bubble"),
-        ("training.compile",
-         "cannot trace what recomputation does around a layer; must be false with training.recompute.mode full"),
         ("training.recompute.mode",
          "must be none with the schedule zero-bubble, whose split backward would compute everything twice, not "
          "full"),
@@ -350,7 +348,8 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
     ("documents kept apart over cp and pp, compiled", job(
         parallelism={"cp": 2, "pp": 2, "microbatches": 2}, training={"compile": True},
         data={"document_masks": True, "sources": [{"path": "/corpus.jsonl"}]}), [
-        ("training.compile", "is for layers without communication inside; parallelism.cp is 2, so must be false"),
+        ("training.compile",
+         "is for attention and experts without communication inside; parallelism.cp is 2, so must be false"),
         ("data.document_masks",
          "needs parallelism.cp 1, where each rank sees the tokens of whole sequences, not 2"),
         ("data.document_masks",
@@ -362,10 +361,11 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         ("data.holdout", "is about documents, and data.source is a single one; give data.sources"),
         ("data.tokenizer_file", "must name a tokenizers JSON file when data.tokenizer is file"),
     ]),
-    ("compile with recompute", job(training={"compile": True, "recompute": {"mode": "selective"}}), [
+    ("compile of an import over tp", job(
+        model={"import": "mine:build", "blocks": "layers", "tp_plan": {"layers.*": "colwise"}},
+        parallelism={"tp": 2, "sequence": False}, training={"compile": True}), [
         ("training.compile",
-         "cannot trace what recomputation does around a layer; must be false with training.recompute.mode "
-         "selective"),
+         "needs the decoder's layers with parallelism.tp 2; must be false with model.import"),
     ]),
     ("recompute with zbv", job(
         parallelism={"pp": 2, "schedule": "zbv", "virtual_stages": 2, "microbatches": 4},
@@ -529,9 +529,6 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         data={"document_masks": True, "sources": [{"path": "/corpus.jsonl"}]}), [
         ("training.compile",
          "works block by block; give model.blocks of the imported model, or leave it out"),
-        ("training.compile",
-         "cannot trace what recomputation does around a layer; must be false with training.recompute.mode "
-         "selective"),
         ("training.recompute.mode",
          "needs the decoder's attention; must be none or full with model.import, not selective"),
         ("data.document_masks",
@@ -573,10 +570,7 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         ("parallelism.zero",
          "needs data or context ranks to shard over; parallelism.dp and cp are 1, so must be 0, not 2"),
         ("parallelism.zero", "needs whole matrices: parallelism.zero must be 0 with muon, not 2"),
-        ("training.compile", "is for layers without communication inside; parallelism.tp is 2, so must be false"),
         ("training.compile", "cannot split a compiled backward; must be false with the schedule zbv"),
-        ("training.compile",
-         "cannot trace what recomputation does around a layer; must be false with training.recompute.mode full"),
         ("training.optimizer.warmup_steps", "must be at most training.steps (10), not 20"),
         ("training.precision",
          "fp8 needs accelerators with fp8 products, which this version does not use yet; must be bf16, fp16, "
