@@ -14,6 +14,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 
 from actors.training.data.corpus import Corpus, share_corpus, unigram_loss
 from actors.training.data.order import SequenceOrder, held_back_sequences, pad_sequences
+from actors.training.fp8 import require_fp8
 from actors.training.loss_scale import LossScale
 from actors.training.metrics.meter import StepMeter
 from actors.training.nonfinite import NonFinite, Skips, find_nonfinite
@@ -29,6 +30,7 @@ from actors.training.parallel.timeline import StepTimelines
 from actors.training.seeds import seed_step
 from actors.training.state import training_state
 from orchestrator.spec import JobSpec
+from orchestrator.spec.sections import Precision
 
 LARGEST_EXPONENT = 700.0
 """exp of more overflows a double (at 709.8)."""
@@ -67,6 +69,8 @@ class Engine:
     """Built collectively: every rank of the world constructs one, and all calls but `cursor` are collective."""
 
     def __init__(self, spec: JobSpec, device: torch.device, *, rank: int) -> None:
+        if spec.training.precision is Precision.FP8:
+            require_fp8(device)
         self.spec = spec
         self.device = device
         self.mesh: RankMesh = build_mesh(

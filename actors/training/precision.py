@@ -18,7 +18,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 from actors.training.parallel.vocabulary import VocabularyEmbedding
 from orchestrator.spec.sections import Precision, TrainingSpec
 
-SHORT = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
+SHORT = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16, Precision.FP8: torch.bfloat16}
+"""Of fp8 what is around its own products, which `fp8.py` has."""
 
 
 def parameter_dtype(precision: Precision) -> torch.dtype:

@@ -24,7 +24,13 @@ from actors.training.parallel.mesh import set_default_timeout
 from orchestrator.spec import JobSpec
 from orchestrator.spec.sections import ParallelismSpec, Precision
 
-TOLERANCE = {Precision.FP64: 1e-9, Precision.FP32: 1e-5, Precision.BF16: 1e-2, Precision.FP16: 1e-2}
+TOLERANCE = {
+    Precision.FP64: 1e-9,
+    Precision.FP32: 1e-5,
+    Precision.BF16: 1e-2,
+    Precision.FP16: 1e-2,
+    Precision.FP8: 1e-1,
+}
 """Largest relative difference that rounding explains. Weights are judged in fp64 alone: AdamW moves a weight by the
 sign of its gradient, and the sign of a gradient that is nearly zero is rounding."""
 

@@ -255,6 +255,7 @@ class Precision(StrEnum):
     FP16 = "fp16"
     """With dynamic loss scaling (Micikevicius et al. 2018)."""
     FP8 = "fp8"
+    """Scaled by tensor (Micikevicius et al. 2022), on accelerators that multiply in it; the rest as with bf16."""
 
 
 class RecomputeSpec(Section):
@@ -293,7 +294,7 @@ class TrainingSpec(Section):
     clip_norm: Annotated[float, Field(gt=0, le=1e12)] | None = 1.0
     """Global gradient norm above which gradients are scaled down; null: no clipping."""
     precision: Precision = Precision.FP32
-    """Format of matrix products: fp64, fp32, bf16, fp16 with dynamic loss scaling; fp8 is not available yet."""
+    """Format of matrix products: fp64, fp32, bf16, fp16 with dynamic loss scaling, fp8 where the device has it."""
     gradient_precision: Literal["fp32", "bf16"] = "fp32"
     """Format in which gradients are kept and summed over micro-batches and ranks. `bf16` halves their memory and
     traffic, rounds every sum, and needs precision bf16. With precision fp64 they are fp64."""

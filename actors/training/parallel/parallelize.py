@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from actors.training.compilation import compile_blocks
+from actors.training.fp8 import install_fp8
 from actors.training.interchange.weights import load_weights
 from actors.training.loss import TokenLoss
 from actors.training.model.decoder import Decoder
@@ -42,6 +43,7 @@ from actors.training.recompute import install_recompute
 from orchestrator.estimate.flops import flops_per_token
 from orchestrator.estimate.stages import split_blocks, split_layers, stages_of
 from orchestrator.spec import JobSpec
+from orchestrator.spec.sections import Precision
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ def parallelize(
     waiting = activation_pool(training.offload, device)
     for part in built.parts:
         # 2. Innermost, the blocks' own computation.
+        if training.precision is Precision.FP8:
+            install_fp8(part, device)
         if training.compile:
             compile_blocks(part)
         # 3. Inside what ZeRO wraps, so that a recomputed block finds its parameters gathered.

@@ -47,7 +47,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("parallelism", "training"), training.whole_matrices),
     Rule(("parallelism", "training"), training.gradients),
     Rule(("parallelism", "data"), data.vocabulary_split),
-    Rule(("training",), training.precision),
+    Rule(("parallelism", "model", "training"), training.eight_bits),
     Rule(("training",), training.schedule),
     Rule(("training",), training.offload),
     Rule(("data",), data.source),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from orchestrator.spec.rules.division import must_divide
-from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule, Precision, TrainingSpec
+from orchestrator.spec.sections import ModelSpec, ParallelismSpec, PipelineSchedule, Precision, TrainingSpec
 from orchestrator.spec.violations import Violation
 
 SPLIT_BACKWARD = (PipelineSchedule.ZERO_BUBBLE, PipelineSchedule.ZBV)
@@ -78,13 +78,19 @@ def whole_matrices(plan: ParallelismSpec, training: TrainingSpec) -> Iterator[Vi
             yield Violation(f"parallelism.{field}", value, message)
 
 
-def precision(training: TrainingSpec) -> Iterator[Violation]:
-    if training.precision is Precision.FP8:
+def eight_bits(plan: ParallelismSpec, model: ModelSpec, training: TrainingSpec) -> Iterator[Violation]:
+    """Whether a device has fp8 is known on the ranks alone; what no device changes is known here."""
+    if training.precision is not Precision.FP8:
+        return
+    if plan.pp > 1 and plan.schedule in SPLIT_BACKWARD:
         message = (
-            "fp8 needs accelerators with fp8 products, which this version does not use yet; "
-            "must be bf16, fp16, fp32 or fp64"
+            f"cannot split the backward of an fp8 product, as the schedule {plan.schedule.value} does; must be bf16, "
+            "fp16, fp32 or fp64, not fp8"
         )
-        yield Violation("training.precision", training.precision.value, message)
+        yield Violation("training.precision", "fp8", message)
+    if model.imported:
+        message = "knows the decoder's products; must be bf16, fp16, fp32 or fp64 with model.import, not fp8"
+        yield Violation("training.precision", "fp8", message)
 
 
 def gradients(plan: ParallelismSpec, training: TrainingSpec) -> Iterator[Violation]:

@@ -385,10 +385,18 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         ("parallelism.tp", "needs whole matrices: parallelism.tp must be 1 with muon, not 2"),
         ("parallelism.zero", "needs whole matrices: parallelism.zero must be 0 with muon, not 2"),
     ]),
-    ("fp8", job(training={"precision": "fp8"}), [
+    ("fp8 in a split backward", job(
+        parallelism={"pp": 2, "schedule": "zero-bubble", "microbatches": 4}, training={"precision": "fp8"}), [
         ("training.precision",
-         "fp8 needs accelerators with fp8 products, which this version does not use yet; must be bf16, fp16, "
-         "fp32 or fp64"),
+         "cannot split the backward of an fp8 product, as the schedule zero-bubble does; must be bf16, fp16, "
+         "fp32 or fp64, not fp8"),
+    ]),
+    ("fp8 in a module of the job's own", job(
+        model={"import": "mine:build"}, training={"precision": "fp8", "gradient_precision": "bf16"}), [
+        ("training.gradient_precision",
+         "rounds away what the products give unless training.precision is bf16; must be fp32 with fp8, not bf16"),
+        ("training.precision",
+         "knows the decoder's products; must be bf16, fp16, fp32 or fp64 with model.import, not fp8"),
     ]),
     ("gradients shorter than the products", job(
         training={"precision": "fp32", "gradient_precision": "bf16"}), [
@@ -573,8 +581,8 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         ("training.compile", "cannot split a compiled backward; must be false with the schedule zbv"),
         ("training.optimizer.warmup_steps", "must be at most training.steps (10), not 20"),
         ("training.precision",
-         "fp8 needs accelerators with fp8 products, which this version does not use yet; must be bf16, fp16, "
-         "fp32 or fp64"),
+         "cannot split the backward of an fp8 product, as the schedule zbv does; must be bf16, fp16, fp32 or fp64, "
+         "not fp8"),
         ("training.recompute.mode",
          "must be none with the schedule zbv, whose split backward would compute everything twice, not full"),
         ("data.source", "must be pydoc or the absolute path of a text file that every node sees, not here"),

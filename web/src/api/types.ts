@@ -2255,7 +2255,7 @@ export interface components {
              */
             optimizer: components["schemas"]["OptimizerSpec"];
             /**
-             * @description Format of matrix products: fp64, fp32, bf16, fp16 with dynamic loss scaling; fp8 is not available yet.
+             * @description Format of matrix products: fp64, fp32, bf16, fp16 with dynamic loss scaling, fp8 where the device has it.
              * @default fp32
              */
             precision: components["schemas"]["Precision"];
