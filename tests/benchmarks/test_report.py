@@ -77,3 +77,11 @@ def test_sides_that_train_differently_are_not_compared(load: object) -> None:
     assert overhead.check_same_losses(ours, ours) == 1
     with pytest.raises(RuntimeError, match=r"step 3 has loss 2\.0001 under torchrun and 2\.0 under Atoll"):
         overhead.check_same_losses(theirs, ours)
+
+
+def test_what_measuring_costs_is_measured_on_engines_that_differ_in_that_alone(load: object) -> None:
+    """Both sides take their turns and train the same, or `measure` raises; so it does when one side counts nothing."""
+    measuring = load("measuring")  # type: ignore[operator]
+    (sample,) = measuring.measure(pairs=1, steps=1, warm_up=1)
+    assert sorted(sample) == ["measured_s", "plain_s"]
+    assert all(seconds > 0 for seconds in sample.values())
