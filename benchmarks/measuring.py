@@ -86,6 +86,7 @@ def job(steps: int) -> JobSpec:
     document = yaml.safe_load(JOB.read_text())
     document["parallelism"] = PLAN
     document["training"] |= {"steps": steps, "eval_every": 0}
+    document["training"]["optimizer"] |= {"warmup_steps": 0}  # there may be fewer steps than the demo warms up for
     del document["placement"]
     return parse_spec(document)
 
