@@ -86,7 +86,8 @@ def job(steps: int) -> JobSpec:
     document = yaml.safe_load(JOB.read_text())
     document["parallelism"] = PLAN
     document["training"] |= {"steps": steps, "eval_every": 0}
-    document["training"]["optimizer"] |= {"warmup_steps": 0}  # there may be fewer steps than the demo warms up for
+    # There may be fewer steps than the demo warms up for.
+    document["training"]["optimizer"] |= {"warmup_steps": 0}
     del document["placement"]
     return parse_spec(document)
 

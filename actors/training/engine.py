@@ -135,7 +135,7 @@ class Engine:
 
     def _train_step(self, step: int, *, stop: bool) -> StepResult:
         training, here, dp = self.spec.training, self.mesh.coordinates, self.spec.parallelism.dp
-        seed_step(training.seed, step, here["dp"], here["pp"])
+        seed_step(training.seed, step, here["dp"], here["pp"], self.device)
         with self.meter.phase("data"):
             inputs, targets = self._order.batch(step, replica=here["dp"], replicas=dp)
             inputs, targets = self._mine(inputs), self._mine(targets)

@@ -18,10 +18,14 @@ def generator(seed: int, *names: str | int) -> torch.Generator:
     return torch.Generator("cpu").manual_seed(derive(seed, *names))
 
 
-def seed_step(seed: int, step: int, replica: int, stage: int) -> None:
-    """Seeds torch for one step.
+def seed_step(seed: int, step: int, replica: int, stage: int, device: torch.device) -> None:
+    """Seeds torch for one step: the generators of the host and of `device`.
 
     The generator's state at a step is then a function of (seed, step, replica, stage), so a resume needs no stored
     state to be exact. Ranks of one tp group share it: whatever they draw for replicated activations must agree.
     """
-    torch.manual_seed(derive(seed, "step", step, replica, stage))
+    value = derive(seed, "step", step, replica, stage)
+    # Not `torch.manual_seed`: on a host without CUDA it queues a call for later, every time, with a stack trace.
+    torch.default_generator.manual_seed(value)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(value)

@@ -195,6 +195,9 @@ class ParallelismSpec(Section):
     reshard_after_forward: bool | Annotated[int, Field(ge=2, le=131_072)] = True
     """With zero 3: free gathered parameters between forward and backward. A number: keep them sharded over so many
     neighbours."""
+    bucket_mb: Annotated[float, Field(ge=0, le=65_536)] = 25.0
+    """MiB of gradients, and with zero of parameters, that the data ranks send at once. ZeRO joins whole blocks up to
+    it; 0: each block goes alone."""
     sequence: bool = True
     """Sequence parallelism with tp: norms and residuals sharded along the sequence."""
     schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
@@ -214,6 +217,10 @@ class ParallelismSpec(Section):
     def shards(self) -> int:
         """Data ranks over which states are sharded: 1 without ZeRO."""
         return (self.dp_shard or self.dp) if self.zero else 1
+
+    @property
+    def bucket_bytes(self) -> int:
+        return round(self.bucket_mb * 2**20)
 
     @property
     def stages(self) -> int:

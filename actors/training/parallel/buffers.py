@@ -13,7 +13,12 @@ def join(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
+def split(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Views of `flat` in the shapes of `like`; the inverse of `join`."""
+    pieces = torch.split(flat, [tensor.numel() for tensor in like])
+    return [piece.view(tensor.shape) for piece, tensor in zip(pieces, like, strict=True)]
+
+
 def put_back(flat: Tensor, tensors: Sequence[Tensor]) -> None:
-    """Writes the elements of `flat` over those of `tensors`; the inverse of `join`."""
-    pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
-    torch._foreach_copy_(list(tensors), [piece.view_as(t) for piece, t in zip(pieces, tensors, strict=True)])
+    """Writes the elements of `flat` over those of `tensors`, which `join` has read."""
+    torch._foreach_copy_(list(tensors), split(flat, tensors))

@@ -15,10 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from actors.training.parallel.buffers import join, put_back
-
-BUCKET_BYTES = 25 << 20
-"""DDP's default: large enough for bandwidth, small enough to start early."""
+from actors.training.parallel.buffers import join, split
 
 
 @dataclass
@@ -31,8 +28,8 @@ class _Bucket:
 
 
 class GradientReducer:
-    """Sums gradients, which are of `dtype`, over `group`. A gradient is complete after `accumulations` backward
-    passes."""
+    """Sums gradients, which are of `dtype`, over `group`, in buckets: of 25 MiB (torch's default), large enough for
+    bandwidth and small enough to start early. A gradient is complete after `accumulations` backward passes."""
 
     def __init__(
         self,
@@ -41,7 +38,7 @@ class GradientReducer:
         *,
         dtype: torch.dtype,
         accumulations: int,
-        bucket_bytes: int = BUCKET_BYTES,
+        bucket_bytes: int,
     ) -> None:
         self._group = group
         self._dtype = dtype
@@ -64,7 +61,11 @@ class GradientReducer:
             assert bucket.work is not None
             assert bucket.flat is not None
             bucket.work.wait()
-            put_back(bucket.flat, [self._gradient(p) for p in bucket.parameters])
+            # Views of the sums, which are not copied back.
+            for parameter, total in zip(
+                bucket.parameters, split(bucket.flat, bucket.parameters), strict=True
+            ):
+                parameter.grad = total
         self._reset()
 
     def _counter(self, bucket: _Bucket) -> Callable[[Tensor], None]:

@@ -299,7 +299,14 @@ def _reducers(
         parameters = [p for name, p in named if layouts[name].expert is expert]
         if parameters and mesh.view(expert).size("replicate") > 1:
             group = mesh.view(expert).group("replicate")
-            reducers.append(GradientReducer(parameters, group, dtype=dtype, accumulations=times))
+            reducer = GradientReducer(
+                parameters,
+                group,
+                dtype=dtype,
+                accumulations=times,
+                bucket_bytes=mesh.parallelism.bucket_bytes,
+            )
+            reducers.append(reducer)
     return reducers
 
 

@@ -1,6 +1,7 @@
 """ZeRO over torch's FSDP2 (Rajbhandari et al. 2020; Zhao et al. 2023).
 
-One unit a block, one for the experts of a block, one for the rest of the part. The stages of ZeRO differ in what stays
+A unit is what is gathered or scattered at once: blocks that follow each other, up to `parallelism.bucket_mb`; the
+experts of a block; the rest of the part, or all of it where it has no more. The stages of ZeRO differ in what stays
 whole between communications:
 
 | zero | parameters | gradients | communication of a step |
@@ -15,7 +16,7 @@ Optimizer states are sharded in all three. Losses are shares of the step's mean,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import nn
@@ -46,9 +47,11 @@ def shard_states(
         for moe in block.modules():
             if isinstance(moe, MoeFeedForward):
                 assert mesh.expert is not None
-                _shard(moe.experts, mesh.expert, plan, mixed)
-        _shard(block, dense, plan, mixed)
-    _shard(part.module, dense, plan, mixed)
+                _shard([moe.experts], mesh.expert, plan, mixed)
+    if _whole_bytes(part.module) > plan.bucket_bytes:
+        for unit in _units(part.blocks.values(), limit_bytes=plan.bucket_bytes):
+            _shard(unit, dense, plan, mixed)
+    _shard([part.module], dense, plan, mixed)
     for name, parameter in part.module.named_parameters():
         layout = layouts[name]
         assert isinstance(parameter, DTensor)
@@ -61,15 +64,36 @@ def shard_states(
             layouts[name] = layout.cut("shard", dimension, span)
 
 
-def _shard(module: nn.Module, view: View, plan: ParallelismSpec, mixed: MixedPrecisionPolicy) -> None:
+def _units(blocks: Iterable[nn.Module], *, limit_bytes: int) -> list[list[nn.Module]]:
+    """Blocks in their order, together up to `limit_bytes`; one that has more goes alone. Every collective makes all
+    ranks wait for the slowest, so small ones cost more than their bytes."""
+    units: list[list[nn.Module]] = []
+    filled = limit_bytes
+    for block in blocks:
+        size = _whole_bytes(block)
+        if not units or filled + size > limit_bytes:
+            units.append([])
+            filled = 0
+        units[-1].append(block)
+        filled += size
+    return units
+
+
+def _whole_bytes(module: nn.Module) -> int:
+    """Of the parameters that no unit has yet."""
+    return sum(p.numel() * p.element_size() for p in module.parameters() if not isinstance(p, DTensor))
+
+
+def _shard(unit: Sequence[nn.Module], view: View, plan: ParallelismSpec, mixed: MixedPrecisionPolicy) -> None:
     axes = ("replicate", "shard") if view.size("replicate") > 1 else ("shard",)
     fully_shard(
-        module,
+        list(unit),
         mesh=view.part(axes),
         reshard_after_forward=plan.reshard_after_forward if plan.zero == 3 and plan.pp == 1 else False,
         shard_placement_fn=_longest_dimension(view.size("shard")),
         mp_policy=mixed,
     )
+    module = unit[0]  # they share their state
     assert isinstance(module, FSDPModule)
     module.set_gradient_divide_factor(1.0)
     # Sums in the collective: gloo has no pre-multiplied sum.

@@ -111,6 +111,8 @@ QUICK = (
 PLANS = tuple(dict.fromkeys(line for table in (PAIRWISE, NAMED) for line in table.strip().splitlines()))
 
 MODEL = {"layers": 4, "hidden": 32, "heads": 4, "kv_heads": 4, "ffn_hidden": 64}
+BUCKET_MB = 0.2
+"""Two or three dense layers in fp64: units of several blocks, and several units."""
 EXPERTS = {"experts": 4, "top_k": 2, "ffn_hidden": 32, "shared_experts": 1, "dense_layers": 1}
 
 
@@ -143,6 +145,7 @@ def job(line: str, *, precision: str, directory: str, steps: int = 10) -> JobSpe
         "microbatches": 4 if found["accumulation"] == "accumulate4" else 1,
         "schedule": "1f1b" if pipeline == "pp1" else pipeline,
         "virtual_stages": 2 if pipeline in ("interleaved-1f1b", "zbv") else 1,
+        "bucket_mb": BUCKET_MB,
     }
     if context != "cp1":
         plan["context"] = context

@@ -976,6 +976,7 @@ export interface components {
             name: string;
             /**
              * @default {
+             *       "bucket_mb": 25,
              *       "context": "all-gather",
              *       "cp": 1,
              *       "dp": 1,
@@ -1529,6 +1530,13 @@ export interface components {
          * @description Degrees of the axes of parallelism and how the pipeline is driven.
          */
         ParallelismSpec: {
+            /**
+             * Bucket Mb
+             * @description MiB of gradients, and with zero of parameters, that the data ranks send at once. ZeRO joins whole blocks up to
+             *     it; 0: each block goes alone.
+             * @default 25
+             */
+            bucket_mb: number;
             /**
              * @description `all-gather` keys and values, pass them round a `ring` (Liu et al. 2023), or trade positions for heads
              *     (`ulysses`, Jacobs et al. 2023).
