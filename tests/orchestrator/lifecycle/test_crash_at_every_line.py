@@ -76,7 +76,18 @@ def cancelled(world: World) -> None:
     world.check_history()
 
 
-SCENARIOS: tuple[Scenario, ...] = (plain, contended, node_lost, supervisor_killed, cancelled)
+def preempted(world: World) -> None:
+    low = world.submit(spec("low", ranks=8, steps=6, queue={"preemptible": True}))
+    world.until(lambda: world.state(low) is JobState.RUNNING)
+    urgent = world.submit(spec("urgent", ranks=8, steps=1, queue={"priority": 1}))
+    world.until(lambda: world.state(low).is_terminal and world.state(urgent).is_terminal and world.is_clean())
+    assert (world.state(low), world.state(urgent)) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
+    assert (world.job(low).incarnation, world.job(low).restarts) == (2, 0)
+    assert world.kinds(low).count("preempted") == 1
+    world.check_history()
+
+
+SCENARIOS: tuple[Scenario, ...] = (plain, contended, node_lost, supervisor_killed, cancelled, preempted)
 
 
 @pytest.mark.timeout(600)
