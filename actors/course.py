@@ -98,8 +98,7 @@ class Course:
         """Ends the gang once its ranks have saved a checkpoint, after `grace_s` in any case; asking again changes
         nothing."""
         if self._asked is None:
-            message = f"The slots were given back after step {self.step}."
-            self._ask(EndRequest(Outcome.VACATED, Reason.PREEMPTED, message, grace_s))
+            self._ask(EndRequest(Outcome.VACATED, Reason.PREEMPTED, "The slots were given back.", grace_s))
 
     def _ask(self, request: EndRequest) -> None:
         self._asked = request

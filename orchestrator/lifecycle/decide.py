@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from orchestrator.lifecycle.reports import GangPhase, GangReport, Outcome
+from orchestrator.lifecycle.said import LARGEST_STEP, whole
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
 
@@ -73,6 +74,7 @@ _STATE_OF_PHASE = {
 
 def conclude(job: JobView, report: GangReport, *, max_restarts: int) -> Verdict:
     """The state that follows from a supervisor's report."""
+    step, used = shown_step(job, report), report.restarts_used
     if report.phase is not GangPhase.ENDED:
         if job.cancel_requested:
             return Verdict(JobState.STOPPING, Reason.CANCELLED_BY_USER, "The job is being cancelled.")
@@ -85,10 +87,10 @@ def conclude(job: JobView, report: GangReport, *, max_restarts: int) -> Verdict:
         case Outcome.CANCELLED:
             return _cancelled()
         case Outcome.VACATED:
-            return _interrupted(job, Reason.PREEMPTED, report.message, report.restarts_used, max_restarts)
+            return _interrupted(job, step, Reason.PREEMPTED, report.message, used, max_restarts)
         case Outcome.NODE_LOST:
             message = report.message or "A node of the job was lost."
-            return _interrupted(job, Reason.NODE_LOST, message, report.restarts_used, max_restarts)
+            return _interrupted(job, step, Reason.NODE_LOST, message, used, max_restarts)
         case Outcome.FAILED | Outcome.START_FAILED | None if job.cancel_requested:
             return _cancelled()
         case Outcome.START_FAILED:
@@ -99,10 +101,15 @@ def conclude(job: JobView, report: GangReport, *, max_restarts: int) -> Verdict:
             return Verdict(JobState.FAILED, reason, report.message, gang_over=True)
 
 
+def shown_step(job: JobView, report: GangReport) -> int:
+    """Newest finished step; a supervisor that has not trained yet knows none, so the one known before stays."""
+    return whole(report.step, LARGEST_STEP) or job.step
+
+
 def conclude_gone(job: JobView, *, max_restarts: int) -> Verdict:
     """The state after the supervisor was found dead."""
     message = "The supervisor of the job died; its ranks end with it."
-    return _interrupted(job, Reason.SUPERVISOR_LOST, message, job.restarts, max_restarts)
+    return _interrupted(job, job.step, Reason.SUPERVISOR_LOST, message, job.restarts, max_restarts)
 
 
 def conclude_not_ending(job: JobView, waited_s: float) -> Verdict:
@@ -113,30 +120,32 @@ def conclude_not_ending(job: JobView, waited_s: float) -> Verdict:
         return Verdict(JobState.CANCELLED, Reason.CANCELLED_BY_USER, message, gang_over=True)
     assert job.gang is not None
     assert job.gang.vacate_reason is not None
-    return _vacated(job, job.gang.vacate_reason, f"{job.gang.vacate_message} Then {message}")
+    return _vacated(job.step, job.gang.vacate_reason, f"{job.gang.vacate_message} Then {message}")
 
 
 def _cancelled() -> Verdict:
     return Verdict(JobState.CANCELLED, Reason.CANCELLED_BY_USER, "Cancelled by a user.", gang_over=True)
 
 
-def _interrupted(job: JobView, reason: Reason, message: str, used: int, max_restarts: int) -> Verdict:
+def _interrupted(
+    job: JobView, step: int, reason: Reason, message: str, used: int, max_restarts: int
+) -> Verdict:
     if job.cancel_requested:
         return _cancelled()
     if job.gang is not None and job.gang.vacate_reason is not None:
-        return _vacated(job, job.gang.vacate_reason, job.gang.vacate_message)
+        return _vacated(step, job.gang.vacate_reason, job.gang.vacate_message)
     if used >= max_restarts:
         spent = f"{message} No repair is left: recovery.max_restarts is {max_restarts} and {used} were used."
         return Verdict(JobState.FAILED, Reason.RETRY_BUDGET_SPENT, spent, gang_over=True)
     return Verdict(JobState.RECOVERING, reason, message, gang_over=True)
 
 
-def _vacated(job: JobView, reason: Reason, message: str) -> Verdict:
+def _vacated(step: int, reason: Reason, message: str) -> Verdict:
     """The queue has its slots back: a preempted job waits again and resumes, one that reached its limit has failed."""
     if reason is Reason.PREEMPTED:
-        sentence = f"Preempted after step {job.step}. {message}"
+        sentence = f"Preempted after step {step}. {message}"
         return Verdict(JobState.QUEUED, reason, sentence, gang_over=True)
-    return Verdict(JobState.FAILED, reason, f"Stopped after step {job.step}. {message}", gang_over=True)
+    return Verdict(JobState.FAILED, reason, f"Stopped after step {step}. {message}", gang_over=True)
 
 
 def reason_of(text: str, *, otherwise: Reason = Reason.NONE) -> Reason:

@@ -24,7 +24,8 @@ from orchestrator.topology.fabric import Fabric
 SOLVES_A_ROUND = 100
 """Questions asked of the solver in one round; the rest waits for the next, so that a long queue stops nothing else."""
 QUESTIONS_KEPT = 4
-"""Refused questions remembered of each job: about all that is free, and about that without what is kept for others."""
+"""Answers remembered of each job: about all that is free, about that without what is kept for others, and about that
+with what others would give back."""
 ROOMS_KEPT = 16
 
 
@@ -49,7 +50,7 @@ class Queueing:
         self._specs = specs
         self._policy = policy
         self._rooms: list[Room] = []
-        self._refused: dict[str, list[tuple[_Question, Refusal]]] = {}
+        self._answers: dict[str, list[tuple[_Question, Placement | Refusal]]] = {}
         self._reservations: Sequence[Reservation] = ()
         self._solves = 0
 
@@ -117,10 +118,10 @@ class Queueing:
 
     def _answer(self, job_id: str, fabric: Fabric, room: Room) -> Placement | Refusal:
         question = _Question(fabric, self._same(room))
-        known = self._refused.setdefault(job_id, [])
-        for asked, refusal in known:
+        known = self._answers.setdefault(job_id, [])
+        for asked, answer in known:
             if asked == question:
-                return refusal
+                return answer
         self._solves += 1
         spec = self._specs.of(job_id)
         mesh = Mesh.of(spec.parallelism)
@@ -133,8 +134,7 @@ class Queueing:
             cpus=room.cpus,
             workload=workload_of(spec),
         )
-        if isinstance(found, Refusal):
-            known[:] = [*known[1 - QUESTIONS_KEPT :], (question, found)]
+        known[:] = [*known[1 - QUESTIONS_KEPT :], (question, found)]
         return found
 
     def _same(self, room: Room) -> Room:
@@ -147,5 +147,5 @@ class Queueing:
 
     def _forget_all_but(self, waiting: Sequence[Waiting]) -> None:
         keep = {job.claim.job_id for job in waiting}
-        for job_id in [job_id for job_id in self._refused if job_id not in keep]:
-            del self._refused[job_id]
+        for job_id in [job_id for job_id in self._answers if job_id not in keep]:
+            del self._answers[job_id]

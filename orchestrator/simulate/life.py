@@ -65,7 +65,7 @@ class Life:
         reached_s = self.done_s + self.trained_s(asked_s, given.start_s)
         if self.job.claim.grace_s < given.save_s:
             reached_s = self._last_checkpoint_s(reached_s, given)
-        verdict = self._conclude(Outcome.VACATED, Reason.PREEMPTED, "The slots were given back.")
+        verdict = self._conclude(Outcome.VACATED, Reason.PREEMPTED, "The slots were given back.", reached_s)
         return self._leave(verdict, reached_s, now_s)
 
     def lose_node(self, node: str, now_s: float, given: Assumptions) -> Verdict:
@@ -96,8 +96,8 @@ class Life:
             self.ended_s = now_s
         return verdict
 
-    def _conclude(self, outcome: Outcome, reason: Reason, message: str) -> Verdict:
-        """The controller's own conclusion from what a supervisor would have said."""
+    def _conclude(self, outcome: Outcome, reason: Reason, message: str, reached_s: float = 0.0) -> Verdict:
+        """The controller's own conclusion from what a supervisor would have said. A step is a second of work."""
         claim, used = self.job.claim, self.history.restarts_used
         report = GangReport(
             claim.job_id,
@@ -105,7 +105,7 @@ class Life:
             GangPhase.ENDED,
             self.incarnation,
             used,
-            int(self.done_s),
+            int(reached_s),
             outcome=outcome,
             reason=reason.value,
             message=message,

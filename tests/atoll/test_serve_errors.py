@@ -160,7 +160,7 @@ def test_a_fabric_file_that_cannot_be_taken(
             b"starvation: 5\nprojects: {a: {weight: 0, quota: some}}\n",
             [
                 "starvation: is not a known key",
-                "projects.a.weight: must be above 0",
+                "projects.a.weight: must be more than 0.0, not 0",
                 "projects.a.quota: must be a whole number",
             ],
         ),

@@ -108,9 +108,10 @@ def test_too_little_grace_costs_the_work_since_the_last_checkpoint() -> None:
 
 
 def test_a_time_limit_ends_a_job_after_its_grace() -> None:
+    """The work it had done when it was told to go is in the sentence: a second is a step."""
     report = simulated([job("long", 8, 0, 100, time_limit_s=40.0), job("next", 8, 1, 10)])
     assert of(report, "long").state == "failed"
-    assert of(report, "long").message.startswith("Stopped after step 0. It held its accelerators for 40 s")
+    assert of(report, "long").message.startswith("Stopped after step 40. It held its accelerators for 40 s")
     assert times(report) == {"long": (0, 45), "next": (44, 54)}
     assert (report.tally["time_limits"], report.states) == (1, {"failed": 1, "succeeded": 1})
 

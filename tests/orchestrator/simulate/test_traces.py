@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from orchestrator.simulate.philly import InvalidTraceError, mesh_for, read_phill
 from orchestrator.simulate.scenario import Scenario, largest_island, run
 from tests.orchestrator.queue.small_cluster import fabric
 
-SHARED = Path(os.environ.get("ATOLL_SHARED_DATA", "../shared/data"))
-"""Public traces, which are no part of the project."""
 HEADER = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
 
@@ -117,27 +114,18 @@ def test_a_trace_nobody_knows(tmp_path: Path) -> None:
         run(Scenario(path))
 
 
-@pytest.fixture(scope="module")
-def philly_trace() -> str:
-    path = SHARED / "traces" / "philly" / "philly_jobs_82k.csv"
-    if not path.is_file():
-        pytest.skip(f"no Philly trace at {path}: ATOLL_SHARED_DATA names the folder of the public data")
-    return path.read_text()
-
-
-def test_the_philly_trace(philly_trace: str) -> None:
+def test_the_philly_trace(shared_data: Path) -> None:
     """Counts of the file itself (`cut -d, -f3 | sort | uniq -c`): 82,247 jobs, three of 128 GPUs."""
-    jobs = read_philly(philly_trace, origin="p", island=8, limit_factor=None, faster=1.0, seed=0)
+    text = (shared_data / "traces" / "philly" / "philly_jobs_82k.csv").read_text()
+    jobs = read_philly(text, origin="p", island=8, limit_factor=None, faster=1.0, seed=0)
     sizes = [job.claim.size for job in jobs]
     assert (len(sizes), sizes.count(1), sizes.count(16), sizes.count(128)) == (82_247, 76_627, 199, 3)
     assert len({job.claim.project for job in jobs}) == 15
 
 
-def test_the_fault_trace() -> None:
+def test_the_fault_trace(shared_data: Path) -> None:
     """584 faults begin and 584 end, on 231 nodes; some of them overlap."""
-    path = SHARED / "traces" / "infinitehbd" / "fault_trace.json"
-    if not path.is_file():
-        pytest.skip(f"no fault trace at {path}: ATOLL_SHARED_DATA names the folder of the public data")
+    path = shared_data / "traces" / "infinitehbd" / "fault_trace.json"
     changes = read_faults(path.read_text(), fabric(20, 20), origin="f", seed=0)
     assert len({change.node for change in changes}) == 231
     assert len(changes) <= 2 * 584
