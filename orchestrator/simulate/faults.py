@@ -40,9 +40,9 @@ def read_faults(text: str, fabric: Fabric, *, origin: str, seed: int) -> list[No
     nodes = [node.name for node in fabric.nodes]
     random.Random(seed).shuffle(nodes)
     place = dict(zip(names, nodes, strict=False))
-    return list(
-        _changes((at_s, place[node], begins) for at_s, node, begins in sorted(entries) if node in place)
-    )
+    # A fault may end in the moment in which it begins: the beginning comes first.
+    entries.sort(key=lambda entry: (entry[0], entry[1], not entry[2]))
+    return list(_changes((at_s, place[node], begins) for at_s, node, begins in entries if node in place))
 
 
 def _entry(number: int, entry: Any) -> tuple[float, str, bool]:

@@ -17,6 +17,8 @@ from tests.orchestrator.lifecycle.fake_cluster import CrashAt
 from tests.orchestrator.lifecycle.world import World, spec
 
 Scenario = Callable[[World], None]
+ALL_SLOTS = {"tp": 2, "dp": 4}
+"""A plan that takes the whole cluster, and that the solver is soon done with."""
 
 
 def plain(world: World) -> None:
@@ -34,7 +36,7 @@ def plain(world: World) -> None:
 def contended(world: World) -> None:
     """The second job waits for the first one's slots."""
     first, second = (
-        world.submit(spec("first", ranks=8, steps=1)),
+        world.submit(spec("first", steps=1, parallelism=ALL_SLOTS)),
         world.submit(spec("second", ranks=4, steps=1)),
     )
     world.until(lambda: world.state(second).is_terminal and world.is_clean())
@@ -77,9 +79,9 @@ def cancelled(world: World) -> None:
 
 
 def preempted(world: World) -> None:
-    low = world.submit(spec("low", ranks=8, steps=6, queue={"preemptible": True}))
+    low = world.submit(spec("low", steps=6, parallelism=ALL_SLOTS, queue={"preemptible": True}))
     world.until(lambda: world.state(low) is JobState.RUNNING)
-    urgent = world.submit(spec("urgent", ranks=8, steps=1, queue={"priority": 1}))
+    urgent = world.submit(spec("urgent", steps=1, parallelism=ALL_SLOTS, queue={"priority": 1}))
     world.until(lambda: world.state(low).is_terminal and world.state(urgent).is_terminal and world.is_clean())
     assert (world.state(low), world.state(urgent)) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
     assert (world.job(low).incarnation, world.job(low).restarts) == (2, 0)
