@@ -1,8 +1,8 @@
-"""The Philly trace in the simulator: production's queue and placement against first-come-first-served without topology.
+"""The Philly trace in the simulator: production's queue and placement over first-come-first-served without topology.
 
-Three bars, told as the worst ratio of a value to its bar: the 95th percentile of waits must be lower than the
-baseline's, utilisation not lower than the baseline's, and all jobs on 2,504 accelerators simulated within three minutes
-of one core. No pipeline of production may lie under two leaves.
+The ratio is that of the 95th percentiles of waits; the bar is 1. It is infinite, so not met, when production's
+utilisation is lower, when one of its pipelines lies under two leaves, when all jobs on 2,504 accelerators take more than three
+minutes of one core (at the trace's own load, or at the load of the contended cluster), or when a second run differs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ def simulated(directory: Path, trace: Path, accelerators: int, policy: str, **op
     began_s = time.process_time()
     report: Report = run(Scenario(trace=trace, fabric=fabric, policy=policy, **options))
     cpu_s = time.process_time() - began_s
-    found = {**report.as_json(), "cpu_s": round(cpu_s, 1), "options": {k: str(v) for k, v in options.items()}}
+    found = {
+        **report.as_json(),
+        "cpu_s": round(cpu_s, 1),
+        "options": {k: getattr(v, "name", v) for k, v in options.items()},
+    }
     print(
         f"{accelerators} accelerators, {policy}{options or ''}: wait p95 {report.wait_s['p95']:.0f} s, "
         f"mean {report.wait_s['mean']:.0f} s, utilisation {report.utilisation:.4f}, "
@@ -61,14 +65,20 @@ def simulated(directory: Path, trace: Path, accelerators: int, policy: str, **op
     return found
 
 
-def worst_ratio(samples: dict[str, dict[str, Any]]) -> float:
-    """The largest ratio of a value to its bar; infinite when a pipeline lies under two leaves."""
+def ratio(samples: dict[str, dict[str, Any]]) -> float:
+    """p95 wait over the baseline's; infinite when another bar is missed."""
     ours, base = samples[PRODUCTION], samples[FIFO_WITHOUT_TOPOLOGY]
-    if ours["tally"]["cross_leaf"]:
-        return math.inf
-    waits = ours["wait_s"]["p95"] / base["wait_s"]["p95"] if base["wait_s"]["p95"] else math.inf
-    utilisation = base["utilisation"] / ours["utilisation"]
-    return max(waits, utilisation, samples["large"]["cpu_s"] / BAR_S)
+    missed = (
+        ours["tally"]["cross_leaf"] > 0
+        or ours["utilisation"] < base["utilisation"]
+        or max(samples[name]["cpu_s"] for name in ("large", "large_loaded")) > BAR_S
+        or without_time(samples["large"]) != without_time(samples["large_again"])
+    )
+    return math.inf if missed else float(ours["wait_s"]["p95"] / base["wait_s"]["p95"])
+
+
+def without_time(sample: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sample.items() if name != "cpu_s"}
 
 
 def main() -> int:
@@ -84,17 +94,19 @@ def main() -> int:
             parser.error(f"{path} is not there: ATOLL_SHARED_DATA names the folder of the public data")
     with tempfile.TemporaryDirectory(prefix="atoll-simulation-") as name:
         directory, trace, size = Path(name), options.trace, options.accelerators
-        samples = {
-            policy: simulated(directory, trace, size, policy, seed=options.seed)
-            for policy in (FIFO_WITHOUT_TOPOLOGY, FIFO, PRODUCTION)
-        }
-        samples["limits"] = simulated(directory, trace, size, PRODUCTION, seed=options.seed, limit_factor=3.0)
-        samples["faults"] = simulated(
-            directory, trace, size, PRODUCTION, seed=options.seed, faults=options.faults
-        )
-        samples["large"] = simulated(directory, trace, LARGE, PRODUCTION, seed=options.seed)
+        seed, faults = options.seed, options.faults
+
+        def of(accelerators: int, policy: str = PRODUCTION, **more: Any) -> dict[str, Any]:
+            return simulated(directory, trace, accelerators, policy, seed=seed, **more)
+
+        samples = {policy: of(size, policy) for policy in (FIFO_WITHOUT_TOPOLOGY, FIFO, PRODUCTION)}
+        samples["limits"] = of(size, limit_factor=3.0)
+        samples["faults"] = of(size, faults=faults)
+        samples["large"] = of(LARGE)
+        samples["large_again"] = of(LARGE)
+        samples["large_loaded"] = of(LARGE, faster=LARGE / size)
     return conclude(
-        Verdict("simulation", "worst ratio to its bar", worst_ratio(samples), 1.0, at_least=False),
+        Verdict("simulation", "ratio", ratio(samples), 1.0, at_least=False),
         setting={
             "accelerators": options.accelerators,
             "large": LARGE,
