@@ -1,8 +1,9 @@
 """The Philly trace in the simulator: production's queue and placement over first-come-first-served without topology.
 
 The ratio is that of the 95th percentiles of waits; the bar is 1. It is infinite, so not met, when production's
-utilisation is lower, when one of its pipelines lies under two leaves, when all jobs on 2,504 accelerators take more than three
-minutes of one core (at the trace's own load, or at the load of the contended cluster), or when a second run differs.
+utilisation is lower, when one of its pipelines lies under two leaves, when all jobs on 2,504 accelerators take more
+than three minutes of one core (at the trace's own load, or at that of the contended cluster), or when a second run
+differs.
 """
 
 from __future__ import annotations
