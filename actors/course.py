@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ray.exceptions import RayError
@@ -29,12 +30,27 @@ LOGS_LIMIT_BYTES = 16 << 20
 """Kept of the logs of all attempts; beyond it the oldest attempts' go."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndRequest:
+    """What the gang was asked to end for."""
+
+    outcome: Outcome
+    reason: Reason
+    message: str
+    grace_s: float
+    """Time of the ranks to finish the step they are in, save a checkpoint and end by themselves."""
+
+
 class NotCertifiedError(RuntimeError):
     """The ranks do not sit where they were placed."""
 
 
-class CancelledByUserError(Exception):
+class EndedOnRequestError(Exception):
     """Ends an attempt on request; caught where attempts are run."""
+
+    def __init__(self, request: EndRequest) -> None:
+        super().__init__(request.message)
+        self.request = request
 
 
 class Course:
@@ -44,7 +60,7 @@ class Course:
         self._spec = JobSpec.model_validate(dict(order.spec))
         self._inbox: asyncio.Queue[Note | NodeLoss | None] = asyncio.Queue()
         self._gang = Gang(order, times, self._inbox.put_nowait)
-        self._cancelled = False
+        self._asked: EndRequest | None = None
         self._attempt = Attempt(order.first_attempt, order.slots)
         self._failed_at: float | None = None
         self._not_started: Mapping[str, str] = {}
@@ -75,7 +91,17 @@ class Course:
 
     def cancel(self) -> None:
         """Ends the gang soon; a gang that has ended stays as it is."""
-        self._cancelled = True
+        message, grace_s = "Cancelled by a user.", self._times.kill_grace_s
+        self._ask(EndRequest(Outcome.CANCELLED, Reason.CANCELLED_BY_USER, message, grace_s))
+
+    def vacate(self, grace_s: float) -> None:
+        """Ends the gang once its ranks have saved a checkpoint, after `grace_s` in any case; asking again changes
+        nothing."""
+        if self._asked is None:
+            self._ask(EndRequest(Outcome.VACATED, Reason.PREEMPTED, "The slots were given back.", grace_s))
+
+    def _ask(self, request: EndRequest) -> None:
+        self._asked = request
         self._inbox.put_nowait(None)
 
     async def read_log(self, *, rank: int, attempt: int | None, offset: int, limit: int) -> Any:
@@ -87,8 +113,9 @@ class Course:
         """The whole course; whatever happens, it ends with an outcome and with the slots given back."""
         try:
             outcome, reason, message = await self._live()
-        except CancelledByUserError:
-            outcome, reason, message = Outcome.CANCELLED, Reason.CANCELLED_BY_USER, "Cancelled by a user."
+        except EndedOnRequestError as ended:
+            asked = ended.request
+            outcome, reason, message = asked.outcome, asked.reason, asked.message
         except NodeTooSmallError as error:
             outcome, reason, message = Outcome.START_FAILED, Reason.NEVER_FITS, f"Not started: {error}."
         except StartFailedError as error:
@@ -107,7 +134,7 @@ class Course:
 
     async def _live(self) -> tuple[Outcome, Reason, str]:
         try:
-            await self._unless_cancelled(self._gang.open())
+            await self._unless_asked(self._gang.open())
         except (RayError, ValueError) as error:
             raise StartFailedError(str(error)) from error
         while True:
@@ -139,7 +166,7 @@ class Course:
         if failure.cause is Cause.AGENT_LOST and failure.node is not None:
             hanging.add(failure.node)
         self._not_started = {}
-        await self._unless_cancelled(self._gang.replace_agents(hanging))
+        await self._unless_asked(self._gang.replace_agents(hanging))
         self._attempt = Attempt(number, self._order.slots)
         self.ranks = ()
 
@@ -152,9 +179,10 @@ class Course:
         )
         try:
             failure = await self._drive(attempt)
-        except (CancelledByUserError, NotCertifiedError) as error:
-            await self._halt(attempt, graceful=isinstance(error, CancelledByUserError))
-            outcome = "cancelled" if isinstance(error, CancelledByUserError) else "not-certified"
+        except (EndedOnRequestError, NotCertifiedError) as error:
+            asked = error.request if isinstance(error, EndedOnRequestError) else None
+            await self._halt(attempt, grace_s=asked.grace_s if asked else 0.0)
+            outcome = asked.outcome.value if asked else "not-certified"
             self._write(EventKind.ATTEMPT_ENDED, f"Attempt {attempt.number} ended.", self._ended(outcome))
             raise
         if failure is None:
@@ -225,29 +253,29 @@ class Course:
     async def _fork(self, order: RankOrder) -> bool:
         """False when an agent did not fork its ranks: its loss is on its way, or it hangs."""
         try:
-            await self._unless_cancelled(self._gang.start_ranks(order))
+            await self._unless_asked(self._gang.start_ranks(order))
         except RanksNotStartedError as error:
             self._not_started = error.nodes
             return False
         return True
 
     async def _next(self, wake: float) -> Note | NodeLoss | None:
-        """The next news, or None at time `wake`. CancelledByUserError when the job is to end."""
+        """The next news, or None at time `wake`. EndedOnRequestError when the job is to end."""
         try:
             news = await asyncio.wait_for(self._inbox.get(), max(0.0, wake - time.monotonic()))
         except TimeoutError:
             news = None
-        if self._cancelled:
-            raise CancelledByUserError
+        if self._asked is not None:
+            raise EndedOnRequestError(self._asked)
         return news
 
-    async def _unless_cancelled(self, work: Any) -> None:
-        """Awaits `work`, or gives it up when the job is cancelled."""
+    async def _unless_asked(self, work: Any) -> None:
+        """Awaits `work`, or gives it up when the job is to end."""
         task = asyncio.ensure_future(work)
         while not task.done():
-            if self._cancelled:
+            if self._asked is not None:
                 task.cancel()
-                raise CancelledByUserError
+                raise EndedOnRequestError(self._asked)
             await asyncio.wait({task}, timeout=0.2)
         task.result()
 
@@ -335,12 +363,12 @@ class Course:
     def _ended(self, outcome: str) -> dict[str, Any]:
         return {"outcome": outcome, "step": self.step}
 
-    async def _halt(self, attempt: Attempt, *, graceful: bool) -> None:
+    async def _halt(self, attempt: Attempt, *, grace_s: float) -> None:
         """Lets ranks that are asked to stop end by themselves; the gang ends the others when it closes."""
         self.phase = GangPhase.STOPPING
-        if graceful and attempt.all_ready:
+        if grace_s > 0 and attempt.all_ready:
             await self._gang.ask_to_stop(attempt.number)
-            deadline = time.monotonic() + self._times.kill_grace_s
+            deadline = time.monotonic() + grace_s
             while len(attempt.gone) < attempt.world_size and time.monotonic() < deadline:
                 try:
                     news = await asyncio.wait_for(self._inbox.get(), deadline - time.monotonic())

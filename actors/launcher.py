@@ -79,6 +79,9 @@ class RayLauncher:
     def cancel(self, gang: GangRef, *, fencing_token: int) -> None:
         self._ask(gang, "cancel", fencing_token)
 
+    def vacate(self, gang: GangRef, *, grace_s: float, fencing_token: int) -> None:
+        self._ask(gang, "vacate", grace_s, fencing_token)
+
     def read_log(self, gang: GangRef, *, rank: int, attempt: int | None, offset: int, limit: int) -> LogChunk:
         chunk: LogChunk = self._ask(gang, "read_log", rank, attempt, offset, limit)
         return chunk

@@ -66,6 +66,10 @@ class Supervisor:
         await self._accept(fencing_token)
         self._course.cancel()
 
+    async def vacate(self, grace_s: float, fencing_token: int) -> None:
+        await self._accept(fencing_token)
+        self._course.vacate(grace_s)
+
     async def read_log(self, rank: int, attempt: int | None, offset: int, limit: int) -> LogChunk:
         """Reading a log is no sign of a control plane that leads, and renews nothing."""
         chunk: LogChunk = await self._course.read_log(rank=rank, attempt=attempt, offset=offset, limit=limit)

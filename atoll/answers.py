@@ -321,6 +321,9 @@ class NodeView(Answer):
     spine: str | None
     core: str | None
     accelerator: str | None
+    islands: dict[str, str] = {}
+    """Island per accelerator index, where islands are smaller than the node."""
+    cpus: float | None = None
     slots: list[SlotView]
     last_seen: datetime
 

@@ -25,6 +25,7 @@ from orchestrator.lifecycle.leadership import Lease, identity
 from orchestrator.lifecycle.ports import ClusterUnreachableError, Launcher
 from orchestrator.lifecycle.reconciler import Reconciler
 from orchestrator.lifecycle.record import Record
+from orchestrator.queue.policy import InvalidPolicyError, QueuePolicy, read_policy_file
 from orchestrator.settings import InvalidSettingsError, Settings, read_settings
 from orchestrator.store.engine import Database, open_database
 from orchestrator.store.errors import LeadershipLostError
@@ -58,11 +59,11 @@ def run_controller(
     settings: Settings, launcher_factory: Callable[[Settings], Launcher], stop: threading.Event
 ) -> ExitCode:
     """Runs until `stop` is set (STOPPED) or the Ray driver must be made anew (CLUSTER_LOST)."""
-    declared = declared_fabric(settings)
+    declared, policy = declared_fabric(settings), queue_policy(settings)
     url = settings.resolved_database_url()
     upgrade(url)
     database = open_database(url)
-    controller = _Controller(settings, database, launcher_factory, stop, declared)
+    controller = _Controller(settings, database, launcher_factory, stop, declared, policy)
     try:
         return controller.run()
     finally:
@@ -78,8 +79,10 @@ class _Controller:
         launcher_factory: Callable[[Settings], Launcher],
         stop: threading.Event,
         declared: Fabric | None,
+        policy: QueuePolicy,
     ) -> None:
         self._settings = settings
+        self._policy = policy
         self._declared = declared
         self._database = database
         self._launcher_factory = launcher_factory
@@ -146,6 +149,7 @@ class _Controller:
             executor=executor,
             clock=now,
             declared=self._declared,
+            policy=self._policy,
         )
         try:
             while not self._stop.is_set() and not lease.lost.is_set():
@@ -183,6 +187,12 @@ class _Controller:
 def declared_fabric(settings: Settings) -> Fabric | None:
     """What `settings.fabric_file` declares; None without one. InvalidFabricError, also for an unreadable file."""
     return None if settings.fabric_file is None else read_fabric_file(settings.fabric_file)
+
+
+def queue_policy(settings: Settings) -> QueuePolicy:
+    """The policy of `settings.queue_policy_file`, or the default one. InvalidPolicyError."""
+    path = settings.queue_policy_file
+    return QueuePolicy() if path is None else read_policy_file(path)
 
 
 def now() -> datetime:
@@ -233,6 +243,9 @@ def main() -> int:
         return run_controller(settings, connect_to_ray, stop)
     except InvalidFabricError as error:
         log.error("fabric-file-refused", message=str(error))
+        return ExitCode.USAGE
+    except InvalidPolicyError as error:
+        log.error("queue-policy-file-refused", message=str(error))
         return ExitCode.USAGE
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 
 from atoll.errors import AtollError, ServerUnreachableError
 from atoll.transport import is_loopback
+from orchestrator.queue.policy import InvalidPolicyError, read_policy_file
 from orchestrator.settings import Settings
 from orchestrator.store.migrations import upgrade
 from orchestrator.topology.sources.yaml_file import InvalidFabricError, read_fabric_file
@@ -84,6 +85,15 @@ def check_fabric_file(path: Path) -> None:
     except InvalidFabricError as error:
         problems = "".join(f"\n  {problem}" for problem in error.problems)
         raise CannotServeError(f"--fabric-file {path} is no fabric file:{problems}") from None
+
+
+def check_queue_policy_file(path: Path) -> None:
+    """The file can be read and is a policy of the queue; every problem is on a line of its own."""
+    try:
+        read_policy_file(path)
+    except InvalidPolicyError as error:
+        problems = "".join(f"\n  {problem}" for problem in error.problems)
+        raise CannotServeError(f"--queue-policy-file {path} is no policy of the queue:{problems}") from None
 
 
 def prepare_database(settings: Settings) -> None:

@@ -29,6 +29,7 @@ from atoll.preflight import (
     check_directory,
     check_fabric_file,
     check_listen_address,
+    check_queue_policy_file,
     check_ray_address,
     free_port,
     prepare_database,
@@ -62,6 +63,7 @@ def serve(settings: Settings, shape: Shape | None, token: str | None, say: Say) 
         update={
             "state_directory": settings.state_directory.absolute(),
             "fabric_file": settings.fabric_file and settings.fabric_file.absolute(),
+            "queue_policy_file": settings.queue_policy_file and settings.queue_policy_file.absolute(),
         }
     )
     if shape is None and settings.ray_address is None:
@@ -71,6 +73,8 @@ def serve(settings: Settings, shape: Shape | None, token: str | None, say: Say) 
         )
     if settings.fabric_file is not None:
         check_fabric_file(settings.fabric_file)
+    if settings.queue_policy_file is not None:
+        check_queue_policy_file(settings.queue_policy_file)
     check_listen_address(settings.host, settings.port, has_token=token is not None)
     if settings.port == 0:
         settings = settings.model_copy(update={"port": free_port(settings.host)})
@@ -230,6 +234,9 @@ class ControlPlane:
             "ATOLL_RAY_ADDRESS": ray_address,
             "ATOLL_FABRIC_FILE": str(settings.fabric_file) if settings.fabric_file else None,
             "ATOLL_USER_CODE": str(settings.user_code).lower(),
+            "ATOLL_QUEUE_POLICY_FILE": (
+                str(settings.queue_policy_file) if settings.queue_policy_file else None
+            ),
             "ATOLL_INTERNAL_TOKEN": self._internal_token,
             "ATOLL_TOKEN": self._token,
             "ATOLL_TOKEN_FILE": None,

@@ -44,6 +44,8 @@ class Settings(BaseSettings):
     """YAML file merged over the labels that Ray reports."""
     user_code: bool = True
     """Whether jobs may name a module of their own (`model.import`), which runs as the ranks run."""
+    queue_policy_file: Path | None = None
+    """YAML file of quotas, weights and bounds of the queue; None: every project is equal and has no quota."""
     log_json: bool = False
 
     def resolved_database_url(self) -> str:

@@ -26,6 +26,10 @@ class NodeView(Body):
     spine: str | None
     core: str | None
     accelerator: str | None
+    islands: dict[str, str]
+    """Island per accelerator index, where islands are smaller than the node; `island` is then null."""
+    cpus: float | None
+    """CPUs that may be reserved on the node, free or not; null when unknown."""
     slots: list[SlotView]
     last_seen: datetime
 

@@ -82,6 +82,8 @@ def _node_view(row: ClusterNode, held: Holders) -> NodeView:
         spine=row.domains.get(Tier.SPINE.value),
         core=row.domains.get(Tier.CORE.value),
         accelerator=row.accelerator,
+        islands=row.islands,
+        cpus=row.cpus,
         slots=views,
         last_seen=row.last_seen,
     )

@@ -17,6 +17,8 @@ from atoll.cli.migrate import migrate
 from atoll.cli.model import model
 from atoll.cli.plan import plan
 from atoll.cli.serve import serve
+from atoll.cli.simulate import simulate
+from atoll.cli.snapshot import snapshot
 from atoll.cli.status import status
 from atoll.cli.submit import submit
 from atoll.cli.timeline import timeline
@@ -45,6 +47,8 @@ application.command("generate")(generate)
 application.command("model")(model)
 application.command("cancel")(cancel)
 application.command("plan")(plan)
+application.command("simulate")(simulate)
+application.command("snapshot")(snapshot)
 application.command("verify")(verify)
 application.command("demo")(demo)
 application.add_typer(data)

@@ -64,6 +64,13 @@ def serve(
             help="Take or refuse jobs with code of their own (model.import). (default: ATOLL_USER_CODE, or take)",
         ),
     ] = None,
+    queue_policy_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Quotas, weights and bounds of the queue, YAML. (default: ATOLL_QUEUE_POLICY_FILE, or none)",
+        ),
+    ] = None,
     token_file: TokenFile = None,
 ) -> None:
     """Runs API, web UI and controller until it is told to stop (SIGTERM or Ctrl-C)."""
@@ -87,6 +94,7 @@ def serve(
         ray_address=ray_address,
         fabric_file=fabric_file,
         user_code=user_code,
+        queue_policy_file=queue_policy_file,
         token_file=token_file,
     )
     token = settings.token.get_secret_value() if settings.token else None

@@ -1,22 +1,19 @@
 """The decisions of the reconciler: functions from values to values. No clock, no SQL, no cluster.
 
-Three questions, in the order of a round:
+Two questions about one job; those about the queue are answered by `orchestrator.queue`:
 - `next_act`: given what SQL says of a job, what is to be done about it now?
 - `conclude`: given what its supervisor said (or that it is gone), which state is it in?
-- `schedule`: which waiting jobs are placed, and what are the others told?
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from orchestrator.lifecycle.reports import GangPhase, GangReport, Outcome
+from orchestrator.lifecycle.said import LARGEST_STEP, whole
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
-from orchestrator.placement.placement import Placement, Refusal
-from orchestrator.placement.room import Room
 
 
 class Act(Enum):
@@ -28,6 +25,8 @@ class Act(Enum):
     START = auto()
     POLL = auto()
     CANCEL_AND_POLL = auto()
+    VACATE_AND_POLL = auto()
+    """The queue wants its slots back: it is asked to save a checkpoint and end."""
     REAP = auto()
     """Its supervisor is over or its job has ended: what is left goes, then the slots are free."""
     NOTHING = auto()
@@ -49,7 +48,9 @@ def next_act(job: JobView) -> Act:
         return Act.REAP
     if not job.gang.started:
         return Act.START
-    return Act.CANCEL_AND_POLL if job.cancel_requested else Act.POLL
+    if job.cancel_requested:
+        return Act.CANCEL_AND_POLL
+    return Act.POLL if job.gang.vacate_reason is None else Act.VACATE_AND_POLL
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +74,23 @@ _STATE_OF_PHASE = {
 
 def conclude(job: JobView, report: GangReport, *, max_restarts: int) -> Verdict:
     """The state that follows from a supervisor's report."""
+    step, used = shown_step(job, report), report.restarts_used
     if report.phase is not GangPhase.ENDED:
         if job.cancel_requested:
             return Verdict(JobState.STOPPING, Reason.CANCELLED_BY_USER, "The job is being cancelled.")
+        if job.gang is not None and job.gang.vacate_reason is not None:
+            return Verdict(JobState.STOPPING, job.gang.vacate_reason, job.gang.vacate_message)
         return Verdict(_STATE_OF_PHASE[report.phase], reason_of(report.reason), report.message)
     match report.outcome:
         case Outcome.SUCCEEDED:
             return Verdict(JobState.SUCCEEDED, Reason.COMPLETED, report.message, gang_over=True)
         case Outcome.CANCELLED:
             return _cancelled()
+        case Outcome.VACATED:
+            return _interrupted(job, step, Reason.PREEMPTED, report.message, used, max_restarts)
         case Outcome.NODE_LOST:
             message = report.message or "A node of the job was lost."
-            return _interrupted(job, Reason.NODE_LOST, message, report.restarts_used, max_restarts)
+            return _interrupted(job, step, Reason.NODE_LOST, message, used, max_restarts)
         case Outcome.FAILED | Outcome.START_FAILED | None if job.cancel_requested:
             return _cancelled()
         case Outcome.START_FAILED:
@@ -95,31 +101,51 @@ def conclude(job: JobView, report: GangReport, *, max_restarts: int) -> Verdict:
             return Verdict(JobState.FAILED, reason, report.message, gang_over=True)
 
 
+def shown_step(job: JobView, report: GangReport) -> int:
+    """Newest finished step; a supervisor that has not trained yet knows none, so the one known before stays."""
+    return whole(report.step, LARGEST_STEP) or job.step
+
+
 def conclude_gone(job: JobView, *, max_restarts: int) -> Verdict:
     """The state after the supervisor was found dead."""
     message = "The supervisor of the job died; its ranks end with it."
-    return _interrupted(job, Reason.SUPERVISOR_LOST, message, job.restarts, max_restarts)
+    return _interrupted(job, job.step, Reason.SUPERVISOR_LOST, message, job.restarts, max_restarts)
 
 
 def conclude_not_ending(job: JobView, waited_s: float) -> Verdict:
-    """A cancelled job whose supervisor did not end it in time: the controller ends it by force."""
-    message = (
-        f"Cancelled; the supervisor had not ended the job after {waited_s:.0f} s, so it was ended by force."
-    )
-    return Verdict(JobState.CANCELLED, Reason.CANCELLED_BY_USER, message, gang_over=True)
+    """A job that was to end and whose supervisor did not end it in time: the controller ends it by force."""
+    message = f"the supervisor had not ended the job after {waited_s:.0f} s, so it was ended by force."
+    if job.cancel_requested:
+        message = f"Cancelled; {message}"
+        return Verdict(JobState.CANCELLED, Reason.CANCELLED_BY_USER, message, gang_over=True)
+    assert job.gang is not None
+    assert job.gang.vacate_reason is not None
+    return _vacated(job.step, job.gang.vacate_reason, f"{job.gang.vacate_message} Then {message}")
 
 
 def _cancelled() -> Verdict:
     return Verdict(JobState.CANCELLED, Reason.CANCELLED_BY_USER, "Cancelled by a user.", gang_over=True)
 
 
-def _interrupted(job: JobView, reason: Reason, message: str, used: int, max_restarts: int) -> Verdict:
+def _interrupted(
+    job: JobView, step: int, reason: Reason, message: str, used: int, max_restarts: int
+) -> Verdict:
     if job.cancel_requested:
         return _cancelled()
+    if job.gang is not None and job.gang.vacate_reason is not None:
+        return _vacated(step, job.gang.vacate_reason, job.gang.vacate_message)
     if used >= max_restarts:
         spent = f"{message} No repair is left: recovery.max_restarts is {max_restarts} and {used} were used."
         return Verdict(JobState.FAILED, Reason.RETRY_BUDGET_SPENT, spent, gang_over=True)
     return Verdict(JobState.RECOVERING, reason, message, gang_over=True)
+
+
+def _vacated(step: int, reason: Reason, message: str) -> Verdict:
+    """The queue has its slots back: a preempted job waits again and resumes, one that reached its limit has failed."""
+    if reason is Reason.PREEMPTED:
+        sentence = f"Preempted after step {step}. {message}"
+        return Verdict(JobState.QUEUED, reason, sentence, gang_over=True)
+    return Verdict(JobState.FAILED, reason, f"Stopped after step {step}. {message}", gang_over=True)
 
 
 def reason_of(text: str, *, otherwise: Reason = Reason.NONE) -> Reason:
@@ -129,34 +155,3 @@ def reason_of(text: str, *, otherwise: Reason = Reason.NONE) -> Reason:
     except ValueError:
         return otherwise
     return otherwise if named is Reason.NONE else named
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduled:
-    job: JobView
-    answer: Placement | Refusal | Exception
-    """An exception when the solver failed on this job: the others are answered all the same."""
-
-
-def schedule(
-    waiting: Iterable[JobView],
-    room: Room,
-    solve: Callable[[JobView, Room], Placement | Refusal],
-) -> Iterator[Scheduled]:
-    """Oldest job first; one that does not fit does not keep a later, smaller one from starting.
-
-    So a large job may wait as long as small ones keep coming: the queue with shares and reservations is a later step.
-    """
-    for job in waiting:
-        answer: Placement | Refusal | Exception
-        try:
-            answer = solve(job, room)
-        except Exception as error:
-            answer = error
-        if isinstance(answer, Placement):
-            room = room.without(answer)
-        yield Scheduled(job, answer)
-
-
-def waiting_reason(refusal: Refusal) -> Reason:
-    return Reason.NO_ROOM if refusal.ever else Reason.NEVER_FITS

@@ -12,9 +12,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from orchestrator.lifecycle.decide import Verdict
+from orchestrator.lifecycle.decide import Verdict, shown_step
 from orchestrator.lifecycle.reports import EventKind, GangEvent, GangReport
-from orchestrator.lifecycle.said import LARGEST_STEP, whole
 from orchestrator.lifecycle.view import JobView
 from orchestrator.store import attempts, checkpoints, events, jobs, logs, metrics, placements, timelines
 
@@ -32,11 +31,6 @@ def brings_nothing(job: JobView, report: GangReport, verdict: Verdict) -> bool:
         or shown_step(job, report) != job.step
         or _new_facts(job, report)
     )
-
-
-def shown_step(job: JobView, report: GangReport) -> int:
-    """Newest finished step; a supervisor that has not trained yet knows none, so the one known before stays."""
-    return whole(report.step, LARGEST_STEP) or job.step
 
 
 def newer_events(job: JobView, report: GangReport) -> list[GangEvent]:

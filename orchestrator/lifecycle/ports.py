@@ -48,6 +48,10 @@ class Launcher(Protocol):
     def cancel(self, gang: GangRef, *, fencing_token: int) -> None:
         """Asks the supervisor to end its ranks; the outcome arrives by poll."""
 
+    def vacate(self, gang: GangRef, *, grace_s: float, fencing_token: int) -> None:
+        """Asks the supervisor to let its ranks save a checkpoint and end within `grace_s`; the outcome arrives by
+        poll."""
+
     def reap(self, gang: GangRef) -> bool:
         """Ends whatever is left of the gang. True when nothing is left and its slots are free."""
 

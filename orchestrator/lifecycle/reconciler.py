@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import structlog
@@ -26,15 +26,17 @@ import structlog
 from orchestrator.lifecycle import decide
 from orchestrator.lifecycle.backoff import Backoff
 from orchestrator.lifecycle.cluster import ClusterWatch, Sighting
-from orchestrator.lifecycle.decide import Act, Scheduled, Verdict
+from orchestrator.lifecycle.decide import Act, Verdict
 from orchestrator.lifecycle.orders import order_of
 from orchestrator.lifecycle.ports import ClusterUnreachableError, FencedError, Launcher, SupervisorGoneError
-from orchestrator.lifecycle.queueing import Queueing
+from orchestrator.lifecycle.queueing import Past, Queueing
 from orchestrator.lifecycle.record import Record
 from orchestrator.lifecycle.specs import SpecCache
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView, read_job, read_jobs
-from orchestrator.placement.placement import Placement, Refusal
+from orchestrator.queue.admission import Decision, Start, Undecided, Vacate, Wait
+from orchestrator.queue.policy import QueuePolicy
+from orchestrator.queue.use import mean_use
 from orchestrator.recovery.timeouts import CANCEL_S
 from orchestrator.spec.violations import InvalidSpecError
 from orchestrator.store import placements
@@ -49,6 +51,10 @@ POLL_EVERY_S = 1.0
 ORPHANS_EVERY_S = 30.0
 SPECS_A_ROUND = 500
 """Specs read in one pass over the queue, oldest job first: about half a second."""
+USE_EVERY_S = 60.0
+"""Between two sums over what the projects have used."""
+HALF_LIVES = 8
+"""What was used longer ago than this many half-lives counts 1/256 at most, and is left out."""
 QUEUE_SHARE = 0.2
 """Largest part of the time spent on the queue: a pass over a very long one is followed by a pause."""
 
@@ -69,20 +75,24 @@ class Reconciler:
         clock: Callable[[], datetime],
         clock_s: Callable[[], float] = time.monotonic,
         declared: Fabric | None = None,
+        policy: QueuePolicy | None = None,
     ) -> None:
+        self._policy = policy or QueuePolicy()
         self._database = database
         self._launcher = launcher
+        self._clock = clock
         self._record = Record(database, token, clock)
         self._storage_directory = storage_directory
         self._executor = executor
         self._clock_s = clock_s
         self._specs = SpecCache(database)
-        self._queueing = Queueing(self._specs)
+        self._queueing = Queueing(self._specs, self._policy)
+        self._use: Mapping[str, float] = {}
         self._watch = ClusterWatch(launcher, self._record, declared=declared, clock_s=clock_s)
         self._backoff = Backoff(clock_s)
         self._tasks: dict[str, Future[None]] = {}
-        self._due_s = {"look": float("-inf"), "orphans": float("-inf"), "queue": float("-inf")}
-        self._cancelling_since_s: dict[str, float] = {}
+        self._due_s = {what: float("-inf") for what in ("look", "orphans", "queue", "use")}
+        self._ending_since_s: dict[str, float] = {}
         self._poll_due_s: dict[str, float] = {}
         self._lost: LeadershipLostError | None = None
         self._stopping = threading.Event()
@@ -134,16 +144,39 @@ class Reconciler:
                     self._guarded(view.id, self._fail_when_unreadable, view)
         if sighting.fabric is None:
             return
-        for scheduled in self._queueing.answers(views, sighting.fabric, ready=self._backoff.over):
-            self._guarded(scheduled.job.id, self._tell_answer, scheduled, sighting.fabric)
+        by_id = {view.id: view for view in views}
+        decisions = self._queueing.decisions(
+            views,
+            sighting.fabric,
+            self._past(views),
+            now_s=self._clock().timestamp(),
+            ready=self._backoff.over,
+        )
+        for decision in decisions:
+            view = by_id[decision.job_id]
+            self._guarded(view.id, self._tell_decision, view, decision, sighting.fabric)
 
-    def _tell_answer(self, scheduled: Scheduled, fabric: Fabric) -> None:
-        match scheduled.answer:
-            case Placement() as placement:
-                self._record.placed(scheduled.job, placement, fabric)
-            case Refusal() as refusal:
-                self._record.refused(scheduled.job, refusal)
-            case Exception() as error:
+    def _past(self, views: Sequence[JobView]) -> Past:
+        now = self._clock()
+        again = [view.id for view in views if view.incarnation > 0]
+        with self._database.read() as session:
+            held_s = placements.held_before(session, again)
+            if self._is_due("use", USE_EVERY_S):
+                half_life_s = self._policy.half_life_s
+                since = now - timedelta(seconds=HALF_LIVES * half_life_s)
+                spans = placements.spans_since(session, since, now=now)
+                self._use = mean_use(spans, now_s=now.timestamp(), half_life_s=half_life_s)
+        return Past(held_s, self._use)
+
+    def _tell_decision(self, view: JobView, decision: Decision, fabric: Fabric) -> None:
+        match decision:
+            case Start():
+                self._record.placed(view, decision, fabric)
+            case Wait():
+                self._record.waits(view, decision)
+            case Vacate():
+                self._record.asked_to_vacate(view, decision)
+            case Undecided(error=error):
                 raise error
 
     def _fail_when_unreadable(self, view: JobView) -> None:
@@ -174,8 +207,8 @@ class Reconciler:
                 case Act.START:
                     self._specs.of(job_id)
                     self._start(view)
-                case Act.POLL | Act.CANCEL_AND_POLL:
-                    self._poll(view, cancel=act is Act.CANCEL_AND_POLL)
+                case Act.POLL | Act.CANCEL_AND_POLL | Act.VACATE_AND_POLL:
+                    self._poll(view, act)
                 case Act.REAP:
                     self._reap(view)
                 case Act.CANCEL_NOW:
@@ -199,13 +232,17 @@ class Reconciler:
         self._launcher.start(order)
         self._record.started(view)
 
-    def _poll(self, view: JobView, *, cancel: bool) -> None:
+    def _poll(self, view: JobView, act: Act) -> None:
         assert view.gang is not None
-        max_restarts = self._specs.of(view.id).recovery.max_restarts
+        spec = self._specs.of(view.id)
+        max_restarts, grace_s = spec.recovery.max_restarts, 0.0
         gang = view.gang_ref()
         try:
-            if cancel:
+            if act is Act.CANCEL_AND_POLL:
                 self._launcher.cancel(gang, fencing_token=self._record.token)
+            elif act is Act.VACATE_AND_POLL:
+                grace_s = spec.queue.grace_s
+                self._launcher.vacate(gang, grace_s=grace_s, fencing_token=self._record.token)
             report = self._launcher.poll(
                 gang,
                 event_cursor=view.gang.event_cursor,
@@ -217,20 +254,20 @@ class Reconciler:
             self._record.supervisor_lost(view, decide.conclude_gone(view, max_restarts=max_restarts))
             return
         verdict = decide.conclude(view, report, max_restarts=max_restarts)
-        if cancel and not verdict.gang_over:
-            since_s = self._cancelling_since_s.setdefault(view.id, self._clock_s())
+        if act is not Act.POLL and not verdict.gang_over:
+            since_s = self._ending_since_s.setdefault(view.id, self._clock_s())
             waited_s = self._clock_s() - since_s
-            if waited_s >= CANCEL_S:
+            if waited_s >= grace_s + CANCEL_S:
                 verdict = decide.conclude_not_ending(view, waited_s)
         self._record.drained(view, report, verdict)
-        if view.state is JobState.RUNNING and verdict.state is JobState.RUNNING and not cancel:
+        if view.state is JobState.RUNNING and verdict.state is JobState.RUNNING:
             self._poll_due_s[view.id] = self._clock_s() + POLL_EVERY_S
 
     def _reap(self, view: JobView) -> None:
         self._record.still_leads()
         if self._launcher.reap(view.gang_ref()):
             self._record.released(view)
-            self._cancelling_since_s.pop(view.id, None)
+            self._ending_since_s.pop(view.id, None)
 
     def reap_orphans(self) -> None:
         """Ends every gang of which SQL knows no unreleased placement.

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from orchestrator.lifecycle import drain
-from orchestrator.lifecycle.decide import Verdict, waiting_reason
+from orchestrator.lifecycle.decide import Verdict
 from orchestrator.lifecycle.reports import EventKind, GangReport
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
-from orchestrator.placement.placement import Placement, Refusal
+from orchestrator.queue.admission import Start, Vacate, Wait
 from orchestrator.store import attempts, events, jobs, leases, nodes, placements
 from orchestrator.store.engine import Database
 from orchestrator.store.tables import Event
@@ -61,18 +61,20 @@ class Record:
         with self._write() as (session, now):
             jobs.set_state(session, job.id, job.state, Reason.CLUSTER_UNREACHABLE, message, now=now)
 
-    def placed(self, job: JobView, placement: Placement, fabric: Fabric) -> bool:
+    def placed(self, job: JobView, start: Start, fabric: Fabric) -> bool:
         """Stores the placement and the state `starting`. False when the job changed since it was looked at.
 
-        Its supervisor is started after this has been committed, never before: what runs is always in SQL.
+        Its supervisor is started after this has been committed, never before: what runs is always in SQL. Another
+        placement counts as a repair, unless the job gave its slots back because it was told to.
         """
-        again = job.incarnation > 0
-        incarnation = job.incarnation + 1
+        placement, incarnation = start.placement, job.incarnation + 1
         with self._write() as (session, now):
             row = jobs.lock(session, job.id)
             if (row.state, row.incarnation) != (job.state.value, job.incarnation) or row.cancel_requested_at:
                 return False
-            restarts = row.restarts + (1 if again else 0)
+            last = placements.newest(session, job.id)
+            repaired = last is not None and last.vacate_reason is None
+            restarts = row.restarts + (1 if repaired else 0)
             placements.insert(
                 session,
                 job.id,
@@ -87,29 +89,42 @@ class Record:
             jobs.summarise(session, job.id, {"incarnation": incarnation, "restarts": restarts})
             on = sorted({slot.node for slot in placement.slots})
             data = {"incarnation": incarnation, "nodes": on, "explanation": list(placement.explanation)}
-            sentence = f"Placed on {len(placement.slots)} slots of {', '.join(on[:8])}{', ...' if len(on) > 8 else ''}."
+            shown = ", ".join(on[:8]) + (", ..." if len(on) > 8 else "")
+            sentence = f"Placed on {len(placement.slots)} slots of {shown}. {start.sentence}"
             events.append(session, job.id, EventKind.PLACED, sentence, at=now, data=data)
             jobs.set_state(session, job.id, JobState.STARTING, Reason.NONE, "", now=now)
         return True
 
-    def refused(self, job: JobView, refusal: Refusal) -> None:
+    def waits(self, job: JobView, wait: Wait) -> None:
         """The job waits, and says why. An event is written for another reason, and for another sentence only now and
         then: the sentence counts free slots, and changes with every job that comes or goes."""
-        reason = waiting_reason(refusal)
-        if (job.state, job.reason, job.message) == (JobState.QUEUED, reason, refusal.message):
+        reason, sentence = wait.reason, wait.sentence
+        if (job.state, job.reason, job.message) == (JobState.QUEUED, reason, sentence):
             return
         with self._write() as (session, now):
-            if not jobs.set_state(session, job.id, JobState.QUEUED, reason, refusal.message, now=now):
+            if not jobs.set_state(session, job.id, JobState.QUEUED, reason, sentence, now=now):
                 return
             last = events.newest_of_kind(session, job.id, EventKind.QUEUED)
-            if _worth_telling(last, reason, refusal.message, now):
+            if _worth_telling(last, reason, sentence, now):
                 data = {
                     "reason": reason.value,
-                    "details": list(refusal.details),
-                    "changes": list(refusal.changes),
-                    "ever": refusal.ever,
+                    "details": list(wait.details),
+                    "changes": list(wait.changes),
+                    "ever": wait.ever,
                 }
-                events.append(session, job.id, EventKind.QUEUED, refusal.message, at=now, data=data)
+                events.append(session, job.id, EventKind.QUEUED, sentence, at=now, data=data)
+
+    def asked_to_vacate(self, job: JobView, vacate: Vacate) -> None:
+        """The queue wants the job's slots back; its supervisor is asked from now on. Asking again changes nothing."""
+        assert job.gang is not None
+        with self._write() as (session, now):
+            row = jobs.lock(session, job.id)
+            if (row.state, row.incarnation) != (job.state.value, job.incarnation) or row.cancel_requested_at:
+                return
+            placements.ask_to_vacate(session, job.id, job.gang.incarnation, vacate.reason, vacate.sentence)
+            data = {"reason": vacate.reason.value, "step": row.step}
+            kind = _VACATE_EVENTS[vacate.reason]
+            events.append(session, job.id, kind, vacate.sentence, at=now, data=data)
 
     def started(self, job: JobView) -> None:
         assert job.gang is not None
@@ -154,6 +169,12 @@ class Record:
             last = events.newest_of_kind(session, job_id, EventKind.CONTROLLER_ERROR)
             if last is None or last.message != message:
                 events.append(session, job_id, EventKind.CONTROLLER_ERROR, message, at=now)
+
+
+_VACATE_EVENTS = {
+    Reason.PREEMPTED: EventKind.PREEMPTED,
+    Reason.TIME_LIMIT: EventKind.TIME_LIMIT_REACHED,
+}
 
 
 def _worth_telling(last: Event | None, reason: Reason, message: str, now: datetime) -> bool:

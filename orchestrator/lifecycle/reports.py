@@ -31,6 +31,9 @@ class EventKind(StrEnum):
     SUPERVISOR_LOST = "supervisor-lost"
     CONTROLLER_ERROR = "controller-error"
     """The controller could not do its part for this job; it tries again."""
+    PREEMPTED = "preempted"
+    """It was told to make room: it saves a checkpoint, goes back to the queue and resumes later."""
+    TIME_LIMIT_REACHED = "time-limit-reached"
 
     ATTEMPT_STARTED = "attempt-started"
     CERTIFIED = "certified"
@@ -120,13 +123,14 @@ class LogTail:
 
 
 class Outcome(StrEnum):
-    """How a supervisor ended. Only `node-lost` asks the controller for a new placement."""
+    """How a supervisor ended. `node-lost` asks the controller for a new placement; `vacated` is what it told."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
     NODE_LOST = "node-lost"
     START_FAILED = "start-failed"
+    VACATED = "vacated"
 
 
 class GangPhase(StrEnum):

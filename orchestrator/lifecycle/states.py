@@ -6,7 +6,10 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """`queued -> starting -> running <-> recovering -> stopping -> succeeded | failed | cancelled`."""
+    """`queued -> starting -> running <-> recovering -> stopping -> succeeded | failed | cancelled`.
+
+    A preempted job goes from `stopping` back to `queued`.
+    """
 
     is_terminal: bool
     holds_slots: bool
@@ -44,6 +47,11 @@ class Reason(StrEnum):
     WAITING_FOR_CONTROLLER = "waiting-for-controller"
     NO_ROOM = "no-room"
     NEVER_FITS = "never-fits"
+    OVER_QUOTA = "over-quota"
+    RESERVED = "reserved"
+    """It would fit on accelerators that are kept for a job ahead of it."""
+    PREEMPTED = "preempted"
+    TIME_LIMIT = "time-limit"
     CLUSTER_UNREACHABLE = "cluster-unreachable"
     RANK_DIED = "rank-died"
     NODE_LOST = "node-lost"

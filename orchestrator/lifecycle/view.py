@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -31,6 +32,10 @@ class GangView:
     ranks: Sequence[Mapping[str, Any]]
     event_cursor: int
     step_cursor: int
+    placed_at: datetime
+    vacate_reason: Reason | None
+    """Why the queue wants its slots back; None: it may stay."""
+    vacate_message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,21 @@ class JobView:
     restarts: int
     deaths_at_step: tuple[int, int]
     incarnation: int
+    project: str
+    created_at: datetime
     gang: GangView | None
     """None: nothing of it is on the cluster."""
 
     def gang_ref(self) -> GangRef:
         assert self.gang is not None
         return GangRef(self.id, self.gang.incarnation)
+
+    @property
+    def leaves(self) -> bool:
+        """Its slots are free soon: it has ended, or was asked to."""
+        assert self.gang is not None
+        asked = self.cancel_requested or self.gang.vacate_reason is not None
+        return asked or self.gang.ended or self.state.is_terminal
 
     @property
     def waits_for_placement(self) -> bool:
@@ -83,6 +97,8 @@ def view_of(job: Job, placement: Placement | None) -> JobView:
         restarts=job.restarts,
         deaths_at_step=(job.deaths_step, job.deaths_count),
         incarnation=job.incarnation,
+        project=job.project,
+        created_at=job.created_at,
         gang=None if placement is None else _gang(placement),
     )
 
@@ -98,6 +114,9 @@ def _gang(row: Placement) -> GangView:
         ranks=row.ranks,
         event_cursor=row.event_cursor,
         step_cursor=row.step_cursor,
+        placed_at=row.placed_at,
+        vacate_reason=None if row.vacate_reason is None else Reason(row.vacate_reason),
+        vacate_message=row.vacate_message,
     )
 
 

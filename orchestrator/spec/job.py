@@ -12,6 +12,7 @@ from orchestrator.spec.sections import (
     ModelSpec,
     ParallelismSpec,
     PlacementSpec,
+    QueueSpec,
     RecoverySpec,
     ResourcesSpec,
     Section,
@@ -32,3 +33,4 @@ class JobSpec(Section):
     recovery: RecoverySpec = RecoverySpec()
     placement: PlacementSpec = PlacementSpec()
     resources: ResourcesSpec = ResourcesSpec()
+    queue: QueueSpec = QueueSpec()

@@ -461,3 +461,22 @@ class ResourcesSpec(Section):
     """Only nodes whose `accelerator` label has this value; null: any."""
     mix_accelerators: bool = False
     """One job may lie on accelerators of several types: it then runs as fast as the slowest."""
+
+
+ProjectName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+
+
+class QueueSpec(Section):
+    """What decides when the job starts, and for how long it may run."""
+
+    project: ProjectName = "default"
+    """Whose share and quota it counts against; lower-case letters, digits and hyphens."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """Higher ones start first."""
+    time_limit_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Longest time it may hold accelerators, over all its placements; then it saves a checkpoint and fails. Null: no
+    limit. A job with a limit may start on accelerators that are kept for another one and needed later."""
+    preemptible: bool = False
+    """It may be stopped for a job of higher priority: it saves a checkpoint, waits again and goes on from there."""
+    grace_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
+    """Time to finish the step and save a checkpoint before it is stopped."""

@@ -67,6 +67,7 @@ def insert(session: Session, spec: JobSpec, *, now: datetime, idempotency_key: s
         state=JobState.QUEUED.value,
         reason=Reason.WAITING_FOR_CONTROLLER.value,
         message="Submitted; no controller has looked at it yet.",
+        project=spec.queue.project,
         world_size=spec.parallelism.world_size,
         plan=plan_label(spec.parallelism),
         total_steps=spec.training.steps,

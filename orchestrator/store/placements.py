@@ -7,13 +7,15 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.lifecycle.reports import RankFacts
+from orchestrator.lifecycle.states import Reason
 from orchestrator.placement.placement import AxisOutcome
 from orchestrator.placement.placement import Placement as Decided
 from orchestrator.placement.room import Holding
+from orchestrator.queue.use import Span
 from orchestrator.store.nodes import node_from_json, node_to_json
 from orchestrator.store.tables import Job, Placement
 from orchestrator.topology.fabric import Fabric, Node, Slot
@@ -119,6 +121,39 @@ def holdings(session: Session) -> Sequence[Holding]:
     query = select(Placement.slots, Placement.cpus_per_rank).where(Placement.released_at.is_(None))
     return [
         Holding([Slot(node, index) for node, index in slots], cpus) for slots, cpus in session.execute(query)
+    ]
+
+
+def ask_to_vacate(session: Session, job_id: str, incarnation: int, reason: Reason, message: str) -> None:
+    """The queue wants its slots back: its supervisor is asked to save a checkpoint and end."""
+    _set(session, job_id, incarnation, {"vacate_reason": reason.value, "vacate_message": message})
+
+
+def held_before(session: Session, job_ids: Sequence[str]) -> Mapping[str, float]:
+    """Seconds for which each of these jobs held slots in placements that are released; of those that have one."""
+    held: dict[str, float] = {}
+    query = select(Placement.job_id, Placement.placed_at, Placement.released_at)
+    if not job_ids:
+        return held
+    for job_id, placed_at, released_at in session.execute(
+        query.where(Placement.job_id.in_(job_ids), Placement.released_at.is_not(None))
+    ):
+        assert released_at is not None
+        held[job_id] = held.get(job_id, 0.0) + (released_at - placed_at).total_seconds()
+    return held
+
+
+def spans_since(session: Session, since: datetime, *, now: datetime) -> list[Span]:
+    """What every project held, and when: placements that were not released before `since`."""
+    query = select(Job.project, Job.world_size, Placement.placed_at, Placement.released_at)
+    rows = session.execute(
+        query.join(Job, Job.id == Placement.job_id).where(
+            or_(Placement.released_at.is_(None), Placement.released_at > since)
+        )
+    )
+    return [
+        Span(project, size, placed_at.timestamp(), (released_at or now).timestamp())
+        for project, size, placed_at, released_at in rows
     ]
 
 

@@ -54,6 +54,8 @@ class Job(Table):
     incarnation: Mapped[int] = mapped_column(default=0)
     """Supervisors this job has had; the live one's placement has this number."""
 
+    project: Mapped[str] = mapped_column(String(63), default="default", server_default="default")
+    """Whose share of the cluster it uses."""
     world_size: Mapped[int]
     plan: Mapped[str] = mapped_column(String(120))
     total_steps: Mapped[int]
@@ -124,6 +126,9 @@ class Placement(Table):
     """When its supervisor ended or was found dead: from then on it is reaped, not polled."""
     released_at: Mapped[datetime | None]
     """When nothing of it was left on the cluster: its slots are free from then on."""
+    vacate_reason: Mapped[str | None] = mapped_column(String(40))
+    """Desired state: `Reason` value when the queue wants its slots back; null: it may stay."""
+    vacate_message: Mapped[str] = mapped_column(CleanText, default="", server_default="")
 
 
 class Attempt(Table):

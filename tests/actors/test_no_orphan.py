@@ -52,6 +52,37 @@ def test_cancel(driver: Any, small_spec: dict[str, Any], leaf_slots: tuple[Slot,
     driver.assert_all_free()
 
 
+def test_a_vacated_gang_ends_by_itself_and_the_next_one_goes_on(
+    launcher: Any, new_driver: Any, small_spec: dict[str, Any], leaf_slots: tuple[Slot, ...]
+) -> None:
+    """What preemption and time limits do: ranks end at a step's end, within the grace time, and are not killed."""
+    first = new_driver(launcher)
+    first.start(leaf_slots, small_spec, program=TOY, extras=LONG)
+    first.until(lambda report: report.step >= 2, "two steps are done")
+    launcher.vacate(first.ref, grace_s=120.0, fencing_token=first.token)
+    report = first.end()
+    assert (report.outcome, report.reason) == (Outcome.VACATED, Reason.PREEMPTED)
+    assert report.message == "The slots were given back."
+    assert first.event(EventKind.ATTEMPT_ENDED).data["outcome"] == "vacated"
+    assert all("ended after" in tail.text for tail in report.logs), "every rank came to its own end"
+    first.assert_all_free()
+    second = new_driver(launcher, job_id=first.ref.job_id, incarnation=2)
+    second.start(leaf_slots, small_spec, program=TOY, extras={"steps": report.step + 1}, first_attempt=2)
+    assert second.end().outcome is Outcome.SUCCEEDED
+    assert [record.step for record in second.steps] == [report.step + 1]
+
+
+def test_a_rank_that_does_not_end_is_stopped_after_its_grace(
+    driver: Any, small_spec: dict[str, Any], leaf_slots: tuple[Slot, ...]
+) -> None:
+    driver.start(leaf_slots, small_spec, program=TOY, extras={"steps": 9, "pause_s": 600.0})
+    driver.until(lambda report: report.ranks, "the ranks run")
+    driver.launcher.vacate(driver.ref, grace_s=1.0, fencing_token=driver.token)
+    report = driver.end()
+    assert (report.outcome, report.step) == (Outcome.VACATED, 0)
+    driver.assert_all_free()
+
+
 def test_supervisor_killed_and_nobody_reaps(
     driver: Any, small_spec: dict[str, Any], leaf_slots: tuple[Slot, ...], wait_for: Any
 ) -> None:

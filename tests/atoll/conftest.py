@@ -35,6 +35,8 @@ SETTINGS = (
     "RAY_ADDRESS",
 )
 LOG_TEXT = "first line\nsecond line, with an é\n"
+OFFLINE = ("simulate", "version")
+"""Verbs that ask no server."""
 T = TypeVar("T")
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
@@ -157,7 +159,7 @@ def atoll(
     """Runs the command line in this process; `--url` of the test's server is given unless the test gives one."""
 
     def run(*arguments: str) -> Ran:
-        if "server" in request.fixturenames and "--url" not in arguments and arguments[0] != "version":
+        if "server" in request.fixturenames and "--url" not in arguments and arguments[0] not in OFFLINE:
             arguments = (*arguments, "--url", request.getfixturevalue("server").url)
         monkeypatch.setattr(sys, "argv", ["atoll", *arguments])
         with pytest.raises(SystemExit) as ended:

@@ -20,6 +20,7 @@ from atoll.controller import ExitCode, configure_logs, run_controller
 from orchestrator.lifecycle.leadership import identity, is_surely_dead
 from orchestrator.lifecycle.ports import ClusterUnreachableError, Launcher
 from orchestrator.lifecycle.states import JobState
+from orchestrator.queue.policy import InvalidPolicyError
 from orchestrator.settings import Settings
 from orchestrator.spec.job import JobSpec
 from orchestrator.spec.sections import Tier
@@ -224,6 +225,13 @@ def test_a_fabric_file_that_cannot_be_taken_ends_the_process_at_once(tmp_path: P
     assert done.returncode == ExitCode.USAGE
     assert "lefa" in done.stderr
     assert not list(tmp_path.glob("*.db"))
+
+
+def test_a_queue_policy_that_cannot_be_taken_ends_the_run_at_once(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text("reservation: 2\n")
+    wrong = settings.model_copy(update={"queue_policy_file": tmp_path / "queue.yaml"})
+    with pytest.raises(InvalidPolicyError, match="reservation: is not a known key"):
+        run_controller(wrong, lambda _: FakeLauncher(FakeCluster()), threading.Event())
 
 
 def test_a_process_knows_whether_a_holder_is_dead() -> None:

@@ -16,12 +16,13 @@ import pytest
 
 from actors.local_cluster import LocalCluster, Shape
 from atoll.children import BUDGET, Child, ending
-from atoll.controller import declared_fabric
+from atoll.controller import declared_fabric, queue_policy
 from atoll.errors import ServerUnreachableError
 from atoll.local_ray import LocalRay
 from atoll.preflight import CannotServeError, check_directory
 from atoll.serve import ControlPlane, only_one, settings_for
 from atoll.serve import serve as serve_until_told
+from orchestrator.queue.policy import QueuePolicy
 from orchestrator.settings import Settings
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Node
@@ -150,11 +151,41 @@ def test_a_fabric_file_that_cannot_be_taken(
     assert not (tmp_path / "state").exists()
 
 
-def test_the_fabric_file_reaches_the_controller_by_its_absolute_path(
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, ["cannot be read: No such file"]),
+        (b"[1]", ["a queue policy is a mapping with any of the keys starvation_s"]),
+        (
+            b"starvation: 5\nprojects: {a: {weight: 0, quota: some}}\n",
+            [
+                "starvation: is not a known key",
+                "projects.a.weight: must be more than 0.0, not 0",
+                "projects.a.quota: must be a whole number",
+            ],
+        ),
+    ],
+)
+def test_a_queue_policy_that_cannot_be_taken(
+    serve: Any, tmp_path: Path, content: bytes | None, told: list[str]
+) -> None:
+    path = tmp_path / "queue.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    ran = serve("--local", "1x1x1", "--queue-policy-file", str(path))
+    assert ran.code == 2
+    assert f"--queue-policy-file {path} is no policy of the queue" in ran.err
+    for problem in told:
+        assert f"\n  {problem}" in ran.err
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_files_reach_the_controller_by_their_absolute_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller is a process of its own: what it reads is its environment."""
     (tmp_path / "fabric.yaml").write_text("nodes: [{name: n0, leaf: l0}]")
+    (tmp_path / "queue.yaml").write_text("reservations: 3")
     monkeypatch.chdir(tmp_path)
     given: dict[str, Any] = {}
 
@@ -163,12 +194,19 @@ def test_the_fabric_file_reaches_the_controller_by_its_absolute_path(
         return 0
 
     monkeypatch.setattr(ControlPlane, "run", run)
-    settings = settings_for(fabric_file=Path("fabric.yaml"), state_directory=Path("state"), port=0)
+    settings = settings_for(
+        fabric_file=Path("fabric.yaml"),
+        queue_policy_file=Path("queue.yaml"),
+        state_directory=Path("state"),
+        port=0,
+    )
     assert serve_until_told(settings, Shape(1, 1, 1), None, lambda line: None) == 0
     assert given["ATOLL_FABRIC_FILE"] == str(tmp_path / "fabric.yaml")
     assert declared_fabric(Settings(fabric_file=given["ATOLL_FABRIC_FILE"])) == Fabric(
         (Node("n0", 0, {Tier.LEAF: "l0"}),)
     )
+    policy = queue_policy(Settings(queue_policy_file=given["ATOLL_QUEUE_POLICY_FILE"]))
+    assert policy == QueuePolicy(reservations=3)
 
 
 @pytest.mark.parametrize("taken", [True, False, None])

@@ -68,6 +68,8 @@ class FakeGang:
     reason: str = "none"
     message: str = ""
     cancelled: bool = False
+    grace_s: float | None = None
+    """Set once it was asked to vacate."""
     supervisor_alive: bool = True
     processes_left: bool = True
     reaps_needed: int = 2
@@ -88,6 +90,8 @@ class FakeGang:
             return
         if self.cancelled and not self.stubborn:
             self.end(Outcome.CANCELLED, "cancelled")
+        elif self.grace_s is not None and not self.stubborn:
+            self.end(Outcome.VACATED, "vacated")
         elif self.fail_with is not None:
             self.say(EventKind.RANK_DIED, "rank 1 died", rank=1, step=self.step)
             self.reason = "no-progress"
@@ -257,6 +261,10 @@ class FakeLauncher:
     def cancel(self, gang: GangRef, *, fencing_token: int) -> None:
         with self._call():
             self._supervisor(gang).cancelled = True
+
+    def vacate(self, gang: GangRef, *, grace_s: float, fencing_token: int) -> None:
+        with self._call():
+            self._supervisor(gang).grace_s = grace_s
 
     def reap(self, gang: GangRef) -> bool:
         """Kills at the first call; processes are gone some calls later, as in life."""

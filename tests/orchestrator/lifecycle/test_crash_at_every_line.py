@@ -17,6 +17,8 @@ from tests.orchestrator.lifecycle.fake_cluster import CrashAt
 from tests.orchestrator.lifecycle.world import World, spec
 
 Scenario = Callable[[World], None]
+ALL_SLOTS = {"tp": 2, "dp": 4}
+"""A plan that takes the whole cluster, and that the solver is soon done with."""
 
 
 def plain(world: World) -> None:
@@ -34,7 +36,7 @@ def plain(world: World) -> None:
 def contended(world: World) -> None:
     """The second job waits for the first one's slots."""
     first, second = (
-        world.submit(spec("first", ranks=8, steps=1)),
+        world.submit(spec("first", steps=1, parallelism=ALL_SLOTS)),
         world.submit(spec("second", ranks=4, steps=1)),
     )
     world.until(lambda: world.state(second).is_terminal and world.is_clean())
@@ -76,7 +78,18 @@ def cancelled(world: World) -> None:
     world.check_history()
 
 
-SCENARIOS: tuple[Scenario, ...] = (plain, contended, node_lost, supervisor_killed, cancelled)
+def preempted(world: World) -> None:
+    low = world.submit(spec("low", steps=6, parallelism=ALL_SLOTS, queue={"preemptible": True}))
+    world.until(lambda: world.state(low) is JobState.RUNNING)
+    urgent = world.submit(spec("urgent", steps=1, parallelism=ALL_SLOTS, queue={"priority": 1}))
+    world.until(lambda: world.state(low).is_terminal and world.state(urgent).is_terminal and world.is_clean())
+    assert (world.state(low), world.state(urgent)) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
+    assert (world.job(low).incarnation, world.job(low).restarts) == (2, 0)
+    assert world.kinds(low).count("preempted") == 1
+    world.check_history()
+
+
+SCENARIOS: tuple[Scenario, ...] = (plain, contended, node_lost, supervisor_killed, cancelled, preempted)
 
 
 @pytest.mark.timeout(600)

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from orchestrator.lifecycle.ports import GangRef
 from orchestrator.lifecycle.reconciler import Reconciler
 from orchestrator.lifecycle.states import JobState
+from orchestrator.queue.policy import QueuePolicy
 from orchestrator.spec.job import JobSpec
 from orchestrator.store import events, jobs, leases, metrics, placements
 from orchestrator.store.engine import Database
@@ -37,8 +38,13 @@ def spec(name: str = "job", *, ranks: int = 2, steps: int = 2, **sections: Any) 
 
 class World:
     def __init__(
-        self, database: Database, cluster: FakeCluster | None = None, crash: CrashAt | None = None
+        self,
+        database: Database,
+        cluster: FakeCluster | None = None,
+        crash: CrashAt | None = None,
+        policy: QueuePolicy | None = None,
     ) -> None:
+        self.policy = policy
         self.database = database
         self.cluster = cluster or FakeCluster()
         self.crash = crash or CrashAt()
@@ -72,6 +78,7 @@ class World:
             executor=FakeInlineExecutor(),
             clock=self.clock,
             clock_s=self.clock_s,
+            policy=self.policy,
         )
 
     def submit(self, wanted: JobSpec) -> str:

@@ -8,13 +8,14 @@ from random import Random
 
 import pytest
 
-from orchestrator.lifecycle.decide import Scheduled, schedule
-from orchestrator.lifecycle.states import JobState, Reason
-from orchestrator.lifecycle.view import JobView
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement, Refusal
 from orchestrator.placement.room import Room, free_room
 from orchestrator.placement.solver import solve
+from orchestrator.queue.admission import Admission, Cluster, Decision, Start, Wait
+from orchestrator.queue.claims import Claim, Waiting
+from orchestrator.queue.order import Shares
+from orchestrator.queue.policy import QueuePolicy
 from orchestrator.spec.sections import AxisRule, ParallelismSpec, PlacementSpec, ResourcesSpec, Tier
 from orchestrator.topology.fabric import Fabric, Node, Slot
 from orchestrator.topology.merge import merge
@@ -46,14 +47,18 @@ def refused(answer: Placement | Refusal) -> Refusal:
     return answer
 
 
-def gangs(fabric: Fabric, room: Room, plan: ParallelismSpec, names: Iterable[str]) -> list[Scheduled]:
-    """What a round of the reconciler gives to waiting jobs of one plan."""
-    views = [_waiting(name) for name in names]
-    return list(schedule(views, room, lambda _, left: ask(fabric, plan, free=left.slots)))
-
-
-def _waiting(name: str) -> JobView:
-    return JobView(name, name, JobState.QUEUED, Reason.NONE, "", False, 0, 0, (0, 0), 0, None)
+def gangs(fabric: Fabric, room: Room, plan: ParallelismSpec, names: Iterable[str]) -> list[Decision]:
+    """What a pass over the queue gives to waiting jobs of one plan."""
+    size = Mesh.of(plan).size
+    jobs = [Waiting(Claim(name, name, "default", 0, size, None, False, 0.0), 0.0, 0.0) for name in names]
+    policy = QueuePolicy()
+    admission = Admission(
+        Cluster(fabric, room, (), now_s=0.0),
+        Shares(policy, {}, {}),
+        policy,
+        lambda _, left: ask(fabric, plan, free=left.slots),
+    )
+    return list(admission.decisions(jobs))
 
 
 def test_row_2_after_a_node_loss_one_gang_is_complete_and_the_other_holds_nothing() -> None:
@@ -66,13 +71,13 @@ def test_row_2_after_a_node_loss_one_gang_is_complete_and_the_other_holds_nothin
     room = Room(free_room(fabric, []).slots - held_by_others)
     first, second = gangs(fabric, room, ParallelismSpec(tp=8, dp=2), ["first", "second"])
     assert len(placed_of(first)) == 16
-    assert isinstance(second.answer, Refusal)
-    assert "8 of 32 usable accelerators free, 16 needed" in (second.answer.message, *second.answer.details)
+    assert isinstance(second, Wait)
+    assert "8 of 32 usable accelerators free, 16 needed" in (second.sentence, *second.details)
 
 
-def placed_of(scheduled: Scheduled) -> tuple[Slot, ...]:
-    assert isinstance(scheduled.answer, Placement)
-    return scheduled.answer.slots
+def placed_of(decision: Decision) -> tuple[Slot, ...]:
+    assert isinstance(decision, Start), decision
+    return decision.placement.slots
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -124,7 +129,7 @@ def test_row_14_of_two_gangs_of_a_hundred_on_a_hundred_nodes_one_gets_all_and_th
     fabric = Fabric(tuple(nodes([f"n{i}" for i in range(100)], 1)))
     first, second = gangs(fabric, free_room(fabric, []), ParallelismSpec(dp=100), ["first", "second"])
     assert len(set(placed_of(first))) == 100
-    assert isinstance(second.answer, Refusal)
+    assert isinstance(second, Wait)
 
 
 def test_row_16_nodes_without_an_island_are_used_last_and_are_no_island() -> None:

@@ -778,7 +778,7 @@ export interface components {
          *     any checkpoint event {pruned: [steps]} for old ones that were deleted.
          * @enum {string}
          */
-        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
+        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
         /** EventPage */
         EventPage: {
             /** Items */
@@ -1022,6 +1022,16 @@ export interface components {
             placement: components["schemas"]["PlacementSpec"];
             /**
              * @default {
+             *       "grace_s": 60,
+             *       "preemptible": false,
+             *       "priority": 0,
+             *       "project": "default",
+             *       "time_limit_s": null
+             *     }
+             */
+            queue: components["schemas"]["QueueSpec"];
+            /**
+             * @default {
              *       "max_restarts": 5,
              *       "max_restarts_at_step": 3,
              *       "step_timeout_s": 600
@@ -1041,6 +1051,8 @@ export interface components {
         /**
          * JobState
          * @description `queued -> starting -> running <-> recovering -> stopping -> succeeded | failed | cancelled`.
+         *
+         *     A preempted job goes from `stopping` back to `queued`.
          * @enum {string}
          */
         JobState: "queued" | "starting" | "running" | "recovering" | "stopping" | "succeeded" | "failed" | "cancelled";
@@ -1401,8 +1413,20 @@ export interface components {
             alive: boolean;
             /** Core */
             core: string | null;
+            /**
+             * Cpus
+             * @description CPUs that may be reserved on the node, free or not; null when unknown.
+             */
+            cpus: number | null;
             /** Island */
             island: string | null;
+            /**
+             * Islands
+             * @description Island per accelerator index, where islands are smaller than the node; `island` is then null.
+             */
+            islands: {
+                [key: string]: string;
+            };
             /**
              * Last Seen
              * Format: date-time
@@ -1787,6 +1811,43 @@ export interface components {
             /** Value */
             value: string | number | boolean | null;
         };
+        /**
+         * QueueSpec
+         * @description What decides when the job starts, and for how long it may run.
+         */
+        QueueSpec: {
+            /**
+             * Grace S
+             * @description Time to finish the step and save a checkpoint before it is stopped.
+             * @default 60
+             */
+            grace_s: number;
+            /**
+             * Preemptible
+             * @description It may be stopped for a job of higher priority: it saves a checkpoint, waits again and goes on from there.
+             * @default false
+             */
+            preemptible: boolean;
+            /**
+             * Priority
+             * @description Higher ones start first.
+             * @default 0
+             */
+            priority: number;
+            /**
+             * Project
+             * @description Whose share and quota it counts against; lower-case letters, digits and hyphens.
+             * @default default
+             */
+            project: string;
+            /**
+             * Time Limit S
+             * @description Longest time it may hold accelerators, over all its placements; then it saves a checkpoint and fails. Null: no
+             *     limit. A job with a limit may start on accelerators that are kept for another one and needed later.
+             * @default null
+             */
+            time_limit_s: number | null;
+        };
         /** RankTimeline */
         RankTimeline: {
             /** Busy Us */
@@ -1843,7 +1904,7 @@ export interface components {
          * @description Why a job is in its state; the sentence for people is a separate field.
          * @enum {string}
          */
-        Reason: "none" | "waiting-for-controller" | "no-room" | "never-fits" | "cluster-unreachable" | "rank-died" | "node-lost" | "supervisor-lost" | "placement-not-certified" | "start-timed-out" | "retry-budget-spent" | "no-progress" | "user-error" | "cancelled-by-user" | "completed";
+        Reason: "none" | "waiting-for-controller" | "no-room" | "never-fits" | "over-quota" | "reserved" | "preempted" | "time-limit" | "cluster-unreachable" | "rank-died" | "node-lost" | "supervisor-lost" | "placement-not-certified" | "start-timed-out" | "retry-budget-spent" | "no-progress" | "user-error" | "cancelled-by-user" | "completed";
         /**
          * RecomputeSpec
          * @description Activations thrown away in forward and computed again in backward (Chen et al. 2016).

@@ -16,6 +16,8 @@ const TONES: Partial<Record<EventView["kind"], Tone>> = {
   "checkpoint-failed": "bad",
   "checkpoint-skipped": "bad",
   "cancel-requested": "repair",
+  preempted: "repair",
+  "time-limit-reached": "bad",
   "repair-started": "repair",
   resumed: "repair",
   repaired: "good",

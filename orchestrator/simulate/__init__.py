@@ -1,0 +1,1 @@
+"""The queue, the solver and the recovery ladder of production on a simulated clock and cluster."""

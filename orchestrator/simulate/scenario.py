@@ -1,0 +1,106 @@
+"""From the files that a user names to a simulation. Formats are told by their content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.simulate.discipline import Discipline
+from orchestrator.simulate.faults import NodeChange, nodes_of, read_faults
+from orchestrator.simulate.jobs import Assumptions
+from orchestrator.simulate.philly import HEADER, InvalidTraceError, read_philly
+from orchestrator.simulate.report import Report
+from orchestrator.simulate.simulation import Simulation
+from orchestrator.simulate.snapshot import fabric_of, is_snapshot, jobs_of, read_snapshot
+from orchestrator.spec.sections import Tier
+from orchestrator.topology.fabric import Fabric, Slot
+from orchestrator.topology.sources.yaml_file import read_fabric_file
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    trace: Path
+    """A Philly trace or a snapshot."""
+    fabric: Path | None = None
+    """None: that of the snapshot."""
+    faults: Path | None = None
+    policy: str = "atoll"
+    """A name of `discipline.NAMES` or a policy file."""
+    without: tuple[str, ...] = ()
+    """Parts of the fabric that die when the simulation begins: `leaf=l3`."""
+    seed: int = 0
+    limit_factor: float | None = None
+    """Time limits for a trace that has none: see `philly.read_philly`."""
+    faster: float = 1.0
+    step_s: float = 1.0
+    """Time of a step of jobs of a snapshot that have made none."""
+    given: Assumptions = field(default_factory=Assumptions)
+
+
+def run(scenario: Scenario) -> Report:
+    """InvalidTraceError, InvalidFabricError or InvalidPolicyError for a file that cannot be taken."""
+    discipline = Discipline.of(scenario.policy)
+    text, origin = read_text(scenario.trace), str(scenario.trace)
+    begin_s: float | None = None
+    if is_snapshot(text):
+        snapshot = read_snapshot(text, origin=origin)
+        fabric = fabric_of(snapshot) if scenario.fabric is None else read_fabric_file(scenario.fabric)
+        jobs = jobs_of(snapshot, origin=origin, step_s=scenario.step_s)
+        begin_s = snapshot.at.timestamp()
+    elif text.lstrip("\ufeff").startswith(HEADER):
+        if scenario.fabric is None:
+            raise InvalidTraceError(f"{origin} says nothing of a fabric: give one (--fabric FILE)")
+        fabric = read_fabric_file(scenario.fabric)
+        jobs = read_philly(
+            text,
+            origin=origin,
+            island=largest_island(fabric),
+            limit_factor=scenario.limit_factor,
+            faster=scenario.faster,
+            seed=scenario.seed,
+        )
+    else:
+        known = f"a Philly trace begins with {HEADER!r}, a snapshot is a JSON object with a format"
+        raise InvalidTraceError(f"{origin} is no trace that is known: {known}")
+    simulation = Simulation(
+        fabric,
+        jobs,
+        discipline,
+        begin_s=begin_s,
+        changes=changes_of(scenario, fabric),
+        given=scenario.given,
+        seed=scenario.seed,
+    )
+    return simulation.run()
+
+
+def changes_of(scenario: Scenario, fabric: Fabric) -> list[NodeChange]:
+    try:
+        gone = [NodeChange(0.0, node, False) for part in scenario.without for node in nodes_of(fabric, part)]
+    except ValueError as error:
+        raise InvalidTraceError(f"--without {error}") from None
+    if scenario.faults is None:
+        return gone
+    found = read_faults(read_text(scenario.faults), fabric, origin=str(scenario.faults), seed=scenario.seed)
+    dead = {change.node for change in gone}
+    return gone + [change for change in found if change.node not in dead]
+
+
+def largest_island(fabric: Fabric) -> int:
+    """Accelerators of the largest known island; of the largest node where no island is known."""
+    sizes = Counter[tuple[Tier, str]]()
+    for node in fabric.nodes:
+        for index in range(node.accelerators):
+            island = fabric.domain(Slot(node.name, index), Tier.ISLAND)
+            sizes[(Tier.ISLAND, island) if island is not None else (Tier.NODE, node.name)] += 1
+    return max(sizes.values(), default=1)
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidTraceError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InvalidTraceError(f"{path} is no UTF-8 text") from None
