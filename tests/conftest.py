@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from orchestrator.store.engine import Database, open_database
 from orchestrator.store.migrations import upgrade
 from tests import postgresql_server
 from tests.postgresql_server import PostgresqlServer
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("atoll")
 
 DATABASES = ("sqlite", "postgresql")
 

@@ -140,9 +140,9 @@ def test_five_minutes_of_broken_files(topology_data: Path) -> None:
     ],
 )
 def test_a_range_of_a_billion_nodes_is_refused_at_once(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert not take(text.encode())
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_long_lines_that_look_like_a_heading_cost_little() -> None:
