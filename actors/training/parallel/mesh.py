@@ -53,7 +53,7 @@ class View:
     coordinates: dict[str, int]
 
     def group(self, axis: str) -> dist.ProcessGroup:
-        return self.devices[axis].get_group()
+        return self.devices.get_group(axis)
 
     def size(self, axis: str) -> int:
         return self.devices.size(self._names.index(axis))
