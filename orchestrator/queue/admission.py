@@ -187,7 +187,11 @@ class Admission:
             self._running[other.claim.job_id] = replace(other, leaving=True)
         grace_s = max((other.claim.grace_s for other in running if other.leaving), default=0.0)
         grace_s = max([grace_s, *(other.claim.grace_s for other in chosen)])
-        kept = Reservation(job.claim.job_id, job.claim.name, placement, self._cluster.now_s + grace_s)
+        start_s = self._cluster.now_s + grace_s
+        before = self._earlier.get(job.claim.job_id)
+        if before is not None and before.placement == placement and before.start_s >= self._cluster.now_s:
+            start_s = min(start_s, before.start_s)
+        kept = Reservation(job.claim.job_id, job.claim.name, placement, start_s)
         self.reservations.append(kept)
         return [_gives_way(other, job) for other in chosen], kept
 
