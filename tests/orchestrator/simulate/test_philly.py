@@ -1,4 +1,4 @@
-"""The Philly trace against its figures: production's queue and placement beside first-come-first-served without topology.
+"""The Philly trace: production's queue and placement beside first-come-first-served without topology.
 
 `benchmarks/simulation.py` has the whole comparison; here is a part of the trace, and in a slow test all of it.
 """
