@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 from alembic.runtime.migration import MigrationContext
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse, Response
 
-from api.dependencies import DatabaseOf, utc_now
+from api.dependencies import LARGEST_ID, DatabaseOf, utc_now
 from api.problems import answers
 from api.schemas.cluster import ClusterView, Health, Version
+from api.schemas.queue import QueueView
 from api.telemetry import CONTENT_TYPE, Telemetry
 from api.version import build_information
 from api.views.cluster import cluster_view
+from api.views.queue import queue_view
 from orchestrator.spec.schema import json_schema
 from orchestrator.store.engine import Database
 from orchestrator.store.migrations.upgrade import newest_revision
@@ -29,6 +31,17 @@ def cluster(database: DatabaseOf) -> ClusterView:
     """Nodes and slots as the controller last saw them, who holds what, and whether controller and Ray are up."""
     with database.read() as session:
         return cluster_view(session, now=utc_now())
+
+
+@router.get("/api/v1/queue", tags=["queue"], operation_id="getQueue", responses=answers(422, 503))
+def queue(
+    database: DatabaseOf,
+    limit: Annotated[int, Query(ge=1, le=200, description="Jobs a page.")] = 50,
+    after: Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only jobs behind this position.")] = 0,
+) -> QueueView:
+    """Jobs that wait, in the order in which the controller looks at them, and what each project holds and may hold."""
+    with database.read() as session:
+        return queue_view(session, after=after, limit=limit, now=utc_now())
 
 
 @router.get("/api/v1/schema", tags=["service"], operation_id="getJobSchema", responses=answers())

@@ -43,7 +43,10 @@ def simulate(
         ),
     ] = "atoll",
     faults: Annotated[
-        Path | None, typer.Option("--faults", metavar="FILE", help="Fault trace of nodes.")
+        Path | None,
+        typer.Option(
+            "--faults", metavar="FILE", help="When nodes are down: a fault trace, or a list of outages."
+        ),
     ] = None,
     without: Annotated[
         list[str] | None,

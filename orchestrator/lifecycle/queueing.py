@@ -98,6 +98,11 @@ class Queueing:
         self._reservations = tuple(admission.reservations)
         return found
 
+    @property
+    def reservations(self) -> Sequence[Reservation]:
+        """What the last pass keeps for jobs that wait."""
+        return self._reservations
+
     def _waiting(self, view: JobView, past: Past, now_s: float) -> Waiting:
         submitted_s, held_s = view.created_at.timestamp(), past.held_s.get(view.id, 0.0)
         waited_s = max(0.0, now_s - submitted_s - held_s)

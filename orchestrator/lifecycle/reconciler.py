@@ -155,18 +155,22 @@ class Reconciler:
         for decision in decisions:
             view = by_id[decision.job_id]
             self._guarded(view.id, self._tell_decision, view, decision, sighting.fabric)
+        self._guarded("queue", self._record.reservations, views, self._queueing.reservations)
 
     def _past(self, views: Sequence[JobView]) -> Past:
-        now = self._clock()
+        if self._is_due("use", USE_EVERY_S):
+            self._use = self._used_lately()
+            self._guarded("use", self._record.queue, self._policy, self._use)
         again = [view.id for view in views if view.incarnation > 0]
         with self._database.read() as session:
-            held_s = placements.held_before(session, again)
-            if self._is_due("use", USE_EVERY_S):
-                half_life_s = self._policy.half_life_s
-                since = now - timedelta(seconds=HALF_LIVES * half_life_s)
-                spans = placements.spans_since(session, since, now=now)
-                self._use = mean_use(spans, now_s=now.timestamp(), half_life_s=half_life_s)
-        return Past(held_s, self._use)
+            return Past(placements.held_before(session, again), self._use)
+
+    def _used_lately(self) -> Mapping[str, float]:
+        now, half_life_s = self._clock(), self._policy.half_life_s
+        with self._database.read() as session:
+            since = now - timedelta(seconds=HALF_LIVES * half_life_s)
+            spans = placements.spans_since(session, since, now=now)
+        return mean_use(spans, now_s=now.timestamp(), half_life_s=half_life_s)
 
     def _tell_decision(self, view: JobView, decision: Decision, fabric: Fabric) -> None:
         match decision:

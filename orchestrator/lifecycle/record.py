@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -14,6 +16,8 @@ from orchestrator.lifecycle.reports import EventKind, GangReport
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
 from orchestrator.queue.admission import Start, Vacate, Wait
+from orchestrator.queue.policy import QueuePolicy
+from orchestrator.queue.reservation import Reservation
 from orchestrator.store import attempts, events, jobs, leases, nodes, placements
 from orchestrator.store.engine import Database
 from orchestrator.store.tables import Event
@@ -86,7 +90,8 @@ class Record:
                 deaths_at_step=job.deaths_at_step,
                 now=now,
             )
-            jobs.summarise(session, job.id, {"incarnation": incarnation, "restarts": restarts})
+            placed = {"incarnation": incarnation, "restarts": restarts, "reservation": None}
+            jobs.summarise(session, job.id, placed)
             on = sorted({slot.node for slot in placement.slots})
             data = {"incarnation": incarnation, "nodes": on, "explanation": list(placement.explanation)}
             shown = ", ".join(on[:8]) + (", ..." if len(on) > 8 else "")
@@ -94,6 +99,22 @@ class Record:
             events.append(session, job.id, EventKind.PLACED, sentence, at=now, data=data)
             jobs.set_state(session, job.id, JobState.STARTING, Reason.NONE, "", now=now)
         return True
+
+    def queue(self, policy: QueuePolicy, use: Mapping[str, float]) -> None:
+        """By what the queue is ordered: shown on the lease."""
+        told = {"policy": policy.model_dump(mode="json"), "use": {name: use[name] for name in sorted(use)}}
+        with self._write() as (session, _):
+            leases.report_queue(session, self.token, told)
+
+    def reservations(self, views: Sequence[JobView], kept: Sequence[Reservation]) -> None:
+        """What is kept for each waiting job now; writes only where that has changed."""
+        wanted = {one.job_id: _reservation(one) for one in kept}
+        changed = [view.id for view in views if view.gang is None and view.reservation != wanted.get(view.id)]
+        if not changed:
+            return
+        with self._write() as (session, _):
+            for job_id in changed:
+                jobs.summarise(session, job_id, {"reservation": wanted.get(job_id)})
 
     def waits(self, job: JobView, wait: Wait) -> None:
         """The job waits, and says why. An event is written for another reason, and for another sentence only now and
@@ -175,6 +196,14 @@ _VACATE_EVENTS = {
     Reason.PREEMPTED: EventKind.PREEMPTED,
     Reason.TIME_LIMIT: EventKind.TIME_LIMIT_REACHED,
 }
+
+
+def _reservation(kept: Reservation) -> dict[str, Any]:
+    start_at = (
+        None if kept.start_s == math.inf else datetime.fromtimestamp(round(kept.start_s), UTC).isoformat()
+    )
+    nodes = sorted({slot.node for slot in kept.placement.slots})
+    return {"size": len(kept.placement.slots), "nodes": nodes, "start_at": start_at}
 
 
 def _worth_telling(last: Event | None, reason: Reason, message: str, now: datetime) -> bool:

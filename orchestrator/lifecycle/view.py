@@ -51,7 +51,12 @@ class JobView:
     deaths_at_step: tuple[int, int]
     incarnation: int
     project: str
+    priority: int
+    size: int
+    """Accelerators it asks for."""
     created_at: datetime
+    reservation: Mapping[str, Any] | None
+    """What is kept for it, as `Job.reservation` has it."""
     gang: GangView | None
     """None: nothing of it is on the cluster."""
 
@@ -98,7 +103,10 @@ def view_of(job: Job, placement: Placement | None) -> JobView:
         deaths_at_step=(job.deaths_step, job.deaths_count),
         incarnation=job.incarnation,
         project=job.project,
+        priority=job.priority,
+        size=job.world_size,
         created_at=job.created_at,
+        reservation=job.reservation,
         gang=None if placement is None else _gang(placement),
     )
 

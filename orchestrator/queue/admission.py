@@ -101,6 +101,10 @@ class Admission:
         promise. Losing them costs the promise, nothing else."""
         self._cluster = cluster
         self._running = {job.claim.job_id: job for job in cluster.running}
+        preemptible = [job.claim.priority for job in cluster.running if job.claim.preemptible]
+        self._lowest_preemptible = min(preemptible, default=math.inf)
+        self._ends_known = any(job.ends_s < math.inf for job in cluster.running)
+        """Whether anything says of any job when it ends at the latest."""
         self._started: list[Running] = []
         """Jobs of this pass. They give way to nobody yet, but what they hold is free again at their time limit."""
         self._room = cluster.room
@@ -138,9 +142,9 @@ class Admission:
         self._room = self._room.without(found)
         self._shares.take(job.claim.project, job.claim.size)
         holding = Holding(found.slots, found.cpus_per_rank)
-        self._started.append(
-            Running(job.claim, holding, self._cluster.now_s, job.held_s, job.waited_s, leaving=False)
-        )
+        started = Running(job.claim, holding, self._cluster.now_s, job.held_s, job.waited_s, leaving=False)
+        self._started.append(started)
+        self._ends_known |= started.ends_s < math.inf
         yield Start(job.claim.job_id, found, self._why_now())
 
     def _over_quota(self, job: Waiting) -> Wait | None:
@@ -175,7 +179,7 @@ class Admission:
 
     def _make_room(self, job: Waiting) -> tuple[list[Vacate], Reservation] | None:
         """Orders for jobs of lower priority to give way, and what is kept for `job` meanwhile."""
-        if not self._policy.preemption or not self._preemption_possible(job):
+        if not self._policy.preemption or self._lowest_preemptible >= job.claim.priority:
             return None
         running = list(self._running.values())
         room = without(self._room, self.reservations)
@@ -185,21 +189,23 @@ class Admission:
         chosen, placement = found
         for other in chosen:
             self._running[other.claim.job_id] = replace(other, leaving=True)
+            self._ends_known = True
         grace_s = max((other.claim.grace_s for other in running if other.leaving), default=0.0)
         grace_s = max([grace_s, *(other.claim.grace_s for other in chosen)])
-        kept = Reservation(job.claim.job_id, job.claim.name, placement, self._cluster.now_s + grace_s)
+        start_s = self._cluster.now_s + grace_s
+        before = self._earlier.get(job.claim.job_id)
+        if before is not None and before.placement == placement and before.start_s >= self._cluster.now_s:
+            start_s = min(start_s, before.start_s)
+        kept = Reservation(job.claim.job_id, job.claim.name, placement, start_s)
         self.reservations.append(kept)
         return [_gives_way(other, job) for other in chosen], kept
-
-    def _preemption_possible(self, job: Waiting) -> bool:
-        return any(
-            other.claim.preemptible and other.claim.priority < job.claim.priority
-            for other in self._running.values()
-        )
 
     def _promise(self, job: Waiting) -> Reservation | None:
         """What is kept for a job at the head of the queue."""
         if len(self.reservations) >= self._policy.reservations:
+            return None
+        starved = has_starved(job.waited_s, self._policy)
+        if not (starved or self._ends_known or job.claim.job_id in self._earlier):
             return None
         cluster, running = self._cluster, [*self._running.values(), *self._started]
         kept = self._earlier.get(job.claim.job_id)
@@ -211,7 +217,7 @@ class Admission:
                 cluster.fabric,
                 self._solve,
                 now_s=cluster.now_s,
-                without_time=has_starved(job.waited_s, self._policy),
+                without_time=starved,
             )
         if kept is not None:
             self.reservations.append(kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -33,7 +34,8 @@ def has_starved(waited_s: float, policy: QueuePolicy) -> bool:
 
 
 def in_order(waiting: Sequence[Waiting], shares: Shares, policy: QueuePolicy) -> Iterator[Waiting]:
-    """Every job of `waiting`, each when its turn comes: `shares` may change between two of them.
+    """Every job of `waiting`, each when its turn comes. Between two of them the share of the first one's project may
+    change, as it does when the job starts.
 
     So the wait of a job is bounded whatever its priority and its project's share: after `starvation_s` only jobs that
     have waited as long, and are older, go before it.
@@ -44,14 +46,20 @@ def in_order(waiting: Sequence[Waiting], shares: Shares, policy: QueuePolicy) ->
     for job in waiting:
         if not has_starved(job.waited_s, policy):
             lines[job.claim.project].append(job)
-    heads = [deque(sorted(line, key=_rank)) for line in lines.values()]
+    heads = [_head(deque(sorted(line, key=_rank)), shares) for line in lines.values()]
+    heapq.heapify(heads)
     while heads:
-        line = heads[0]
-        if len(heads) > 1:
-            line = min(heads, key=lambda line: (*_turn(line[0], shares), *_age(line[0])))
+        _, line = heads[0]
         yield line.popleft()
-        if not line:
-            heads.remove(line)
+        if line:
+            heapq.heapreplace(heads, _head(line, shares))
+        else:
+            heapq.heappop(heads)
+
+
+def _head(line: deque[Waiting], shares: Shares) -> tuple[tuple[int, float, float, str], deque[Waiting]]:
+    """A project's line with the turn of its first job. No two jobs have the same turn, so lines are never compared."""
+    return (*_turn(line[0], shares), *_age(line[0])), line
 
 
 def _age(job: Waiting) -> tuple[float, str]:

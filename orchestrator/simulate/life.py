@@ -132,6 +132,9 @@ class Life:
         )
         return JobView(
             id=claim.job_id,
+            priority=claim.priority,
+            size=claim.size,
+            reservation=None,
             name=claim.name,
             state=self.state,
             reason=Reason.NONE,

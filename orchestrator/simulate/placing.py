@@ -51,7 +51,8 @@ class Placer:
         table = PocketTable(fabric, frozenset(self._slots), lambda node: node.alive and node.schedulable)
         self._pockets = [[Slot(pocket.node, index) for index in pocket.free] for pocket in table.pockets]
         self._pocket_of = {slot: number for number, slots in enumerate(self._pockets) for slot in slots}
-        totals = np.array([len(slots) for slots in self._pockets], dtype=np.int64)
+        totals: Counts = np.array([len(slots) for slots in self._pockets], dtype=np.int64)
+        self._totals = totals
         self._tiers: dict[Tier, _Tier] = {}
         for tier in reversed(table.locality):  # narrowest first
             numbers = np.array(table.numbers[tier], dtype=np.int64)
@@ -80,7 +81,7 @@ class Placer:
     def free_by_pocket(self, room: Room) -> tuple[Counts, Counts]:
         """(free, total) accelerators of each island on each usable node."""
         self._enter(room)
-        return self._free, np.array([len(slots) for slots in self._pockets], dtype=np.int64)
+        return self._free, self._totals
 
     def _enter(self, room: Room) -> None:
         if room is self._room:

@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.simulate.discipline import Discipline
 from orchestrator.simulate.faults import NodeChange, nodes_of, read_faults
 from orchestrator.simulate.jobs import Assumptions
+from orchestrator.simulate.outages import read_outages
 from orchestrator.simulate.philly import HEADER, InvalidTraceError, read_philly
 from orchestrator.simulate.report import Report
 from orchestrator.simulate.simulation import Simulation
@@ -82,9 +83,17 @@ def changes_of(scenario: Scenario, fabric: Fabric) -> list[NodeChange]:
         raise InvalidTraceError(f"--without {error}") from None
     if scenario.faults is None:
         return gone
-    found = read_faults(read_text(scenario.faults), fabric, origin=str(scenario.faults), seed=scenario.seed)
+    found = faults_of(scenario.faults, fabric, seed=scenario.seed)
     dead = {change.node for change in gone}
     return gone + [change for change in found if change.node not in dead]
+
+
+def faults_of(path: Path, fabric: Fabric, *, seed: int) -> list[NodeChange]:
+    """A fault trace of other nodes, or outages that name parts of this fabric."""
+    text, origin = read_text(path), str(path)
+    if '"event_type"' in text:
+        return read_faults(text, fabric, origin=origin, seed=seed)
+    return read_outages(text, fabric, origin=origin)
 
 
 def largest_island(fabric: Fabric) -> int:

@@ -68,6 +68,7 @@ def insert(session: Session, spec: JobSpec, *, now: datetime, idempotency_key: s
         reason=Reason.WAITING_FOR_CONTROLLER.value,
         message="Submitted; no controller has looked at it yet.",
         project=spec.queue.project,
+        priority=spec.queue.priority,
         world_size=spec.parallelism.world_size,
         plan=plan_label(spec.parallelism),
         total_steps=spec.training.steps,
@@ -247,6 +248,6 @@ def _first_line(message: str) -> str:
 
 
 def summarise(session: Session, job_id: str, values: Mapping[str, Any]) -> None:
-    """Sets summary columns: step, loss, tokens_per_s, restarts, evaluation, deaths_*, incarnation."""
+    """Sets summary columns: step, loss, tokens_per_s, restarts, evaluation, deaths_*, incarnation, reservation."""
     if values:
         session.execute(update(Job).where(Job.id == job_id).values(**values))

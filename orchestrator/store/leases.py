@@ -6,9 +6,10 @@ change of leader; it cannot make two leaders write, because every write checks t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
@@ -28,6 +29,8 @@ class LeaseState:
     endpoint: str | None
     cluster_reachable: bool | None
     cluster_message: str
+    queue: Mapping[str, Any] | None
+    """As `report_queue` left it; null before the first holder that told it."""
 
     def is_held(self, now: datetime) -> bool:
         return self.holder is not None and self.expires_at > now
@@ -92,6 +95,11 @@ def report_cluster(
     _change(session, name, token, {"cluster_reachable": reachable, "cluster_message": message})
 
 
+def report_queue(session: Session, token: int, queue: Mapping[str, Any], *, name: str = LEADER) -> None:
+    """The policy by which the holder decides, and what the projects used, for the API to show."""
+    _change(session, name, token, {"queue": dict(queue)})
+
+
 def _change(session: Session, name: str, token: int, values: dict[str, object]) -> None:
     changed = session.execute(update(Lease).where(Lease.name == name, Lease.token == token).values(**values))
     if not changed.rowcount:  # type: ignore[attr-defined]
@@ -111,4 +119,5 @@ def current(session: Session, *, name: str = LEADER) -> LeaseState | None:
         endpoint=row.endpoint,
         cluster_reachable=row.cluster_reachable,
         cluster_message=row.cluster_message,
+        queue=row.queue,
     )

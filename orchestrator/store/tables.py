@@ -56,6 +56,11 @@ class Job(Table):
 
     project: Mapped[str] = mapped_column(String(63), default="default", server_default="default")
     """Whose share of the cluster it uses."""
+    priority: Mapped[int] = mapped_column(default=0, server_default="0")
+    """As in its job file: higher ones start first."""
+    reservation: Mapped[dict[str, Any] | None] = mapped_column(CleanJson(none_as_null=True))
+    """While it waits, what is kept for it: `size` accelerators on `nodes`, free at `start_at` (RFC 3339; null: nobody
+    knows when)."""
     world_size: Mapped[int]
     plan: Mapped[str] = mapped_column(String(120))
     total_steps: Mapped[int]
@@ -272,3 +277,5 @@ class Lease(Table):
     cluster_reachable: Mapped[bool | None]
     """Whether the holder's last round reached Ray; null before its first round."""
     cluster_message: Mapped[str] = mapped_column(CleanText, default="")
+    queue: Mapped[dict[str, Any] | None] = mapped_column(CleanJson(none_as_null=True))
+    """The holder's `policy` of the queue (`queue.policy.QueuePolicy`) and the `use` of each project lately."""

@@ -125,6 +125,11 @@ def test_a_snapshot_and_what_if_a_leaf_dies(server: Any, atoll: Atoll, tmp_path:
         1,
     )
     assert (without["state"], without["nodes"], without["placements"]) == ("succeeded", ["l1n0", "l1n1"], 2)
+    outages = tmp_path / "outages.yaml"
+    outages.write_text("- {down: leaf=l0, for_s: 60}\n- {down: leaf=l1}\n")
+    back = outcome("--faults", str(outages))
+    assert (back["state"], back["nodes"], back["placements"]) == ("succeeded", ["l0n0", "l0n1"], 2)
+    assert back["completed_s"] - without["completed_s"] == pytest.approx(60.0)
     # It has no checkpoint: its 20 steps of 2 s are lost, and there is another start-up of 30 s.
     assert without["completed_s"] - as_it_is["completed_s"] == pytest.approx(70.0)
     ran = atoll("simulate", "--trace", str(out), "--without", "leaf=l0", "--without", "leaf=l1")

@@ -15,6 +15,7 @@ import kubernetes_validate
 import pytest
 
 from actors import ray_environment
+from orchestrator.queue.policy import policy_from_yaml
 from orchestrator.recovery.timeouts import CONTROLLER_END_S
 from orchestrator.settings import Settings
 from tests.helm.conftest import CHART, HELMS, VALUES, Objects
@@ -272,6 +273,16 @@ def test_the_api_is_told_whether_jobs_bring_code(
     found = dict(pods(render(TRIAL, *settings)))["test-atoll-api"]["containers"][0]
     assert environment(found)["ATOLL_USER_CODE"] == told
     assert Settings(user_code=environment(found)["ATOLL_USER_CODE"]).user_code is (told == "true")
+
+
+def test_the_queue_policy_reaches_the_controller(render: Render) -> None:
+    found = of_kind(render(PRODUCTION), "ConfigMap")
+    texts = [one["data"]["policy.yaml"] for one in found if "policy.yaml" in one["data"]]
+    assert [policy_from_yaml(text, origin="chart").project("vision").quota for text in texts] == [64]
+    controller = dict(pods(render(PRODUCTION)))["test-atoll-controller"]["containers"][0]
+    file = Path(environment(controller)["ATOLL_QUEUE_POLICY_FILE"])
+    assert file.name == "policy.yaml"
+    assert str(file.parent) in [mount["mountPath"] for mount in controller["volumeMounts"]]
 
 
 WRONG = [

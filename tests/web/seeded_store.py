@@ -20,6 +20,7 @@ from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement, Refusal
 from orchestrator.placement.solver import solve
+from orchestrator.queue.policy import ProjectPolicy, QueuePolicy
 from orchestrator.spec import JobSpec
 from orchestrator.spec.sections import Tier
 from orchestrator.store import (
@@ -74,6 +75,15 @@ def main(url: str) -> None:
             "No leaf has 16 slots, which one pipeline needs: leaf l0 has 4.",
             parallelism={"tp": 2, "pp": 8, "dp": 1},
             model={"layers": 8},
+            queue={"project": "research"},
+        )
+        made["over_quota"] = settled(
+            session,
+            "vision-tuner",
+            JobState.QUEUED,
+            Reason.OVER_QUOTA,
+            "project vision holds 0 of its quota of 4 accelerators, 8 needed",
+            queue={"project": "vision"},
         )
         made["queued"] = settled(
             session,
@@ -81,7 +91,10 @@ def main(url: str) -> None:
             JobState.QUEUED,
             Reason.NO_ROOM,
             "leaf l0: 0 free, 4 needed for one pipeline; the nearest that would do is leaf l1 when job demo ends.",
+            queue={"priority": 10},
         )
+        kept = {"size": 8, "nodes": ["n0", "n1", "n2", "n3"], "start_at": "2026-12-02T09:30:00+00:00"}
+        jobs.summarise(session, made["queued"], {"reservation": kept})
         made["starting"] = settled(session, "ablation-rope", JobState.STARTING, Reason.NONE, "")
         made["recovering"] = settled(
             session,
@@ -157,6 +170,11 @@ def cluster(session: Session) -> Fabric:
     token = leases.acquire(session, "seed", now=NOW, ttl=timedelta(days=1), endpoint=None)
     assert token is not None
     leases.report_cluster(session, token, reachable=True, message="")
+    policy = QueuePolicy(
+        projects={"vision": ProjectPolicy(weight=2.0, quota=4), "nlp": ProjectPolicy(quota=16)}
+    )
+    use = {"default": 6.25, "research": 1.5}
+    leases.report_queue(session, token, {"policy": policy.model_dump(mode="json"), "use": use})
     return Fabric(known[:4])
 
 

@@ -27,6 +27,7 @@ PAGES = {
     "never": ("/jobs/{never}", "text=No leaf has 16 slots >> nth=0", "llama-405b · queued"),
     "recovering": ("/jobs/{recovering}", "text=signal 9 >> nth=0", "long-context · recovering"),
     "giant": ("/jobs/{giant}", "text=stage 15", "giant · succeeded"),
+    "queue": ("/queue", "text=vision-tuner", "Queue"),
     "cluster": ("/cluster", "text=Node n4 is lost", "Cluster"),
     "submit": ("/submit", "text=Not checked yet", "Submit a job"),
     "not-found": ("/nowhere", "text=There is no such page", "Not found"),
@@ -66,7 +67,12 @@ def test_every_page_is_reached_by_keyboard(seeded: Server, visit: Opener) -> Non
     page.wait_for_selector("text=sweep-09999")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
-    for link, heading in (("Cluster", "Cluster"), ("Submit", "Submit a job"), ("Jobs", "Jobs")):
+    for link, heading in (
+        ("Queue", "Queue"),
+        ("Cluster", "Cluster"),
+        ("Submit", "Submit a job"),
+        ("Jobs", "Jobs"),
+    ):
         page.get_by_role("navigation", name="Main").get_by_role("link", name=link).focus()
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_have_text(heading)

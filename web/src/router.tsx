@@ -69,6 +69,14 @@ const cluster = createRoute({
   component: lazyRouteComponent(() => import("./pages/cluster/ClusterPage"), "ClusterPage"),
 });
 
+const queue = createRoute({
+  getParentRoute: () => root,
+  path: "/queue",
+  /** `after`: position behind which the page begins. */
+  validateSearch: (search): { after?: number | undefined } => ({ after: whole(search.after) }),
+  component: lazyRouteComponent(() => import("./pages/queue/QueuePage"), "QueuePage"),
+});
+
 const submit = createRoute({
   getParentRoute: () => root,
   path: "/submit",
@@ -78,7 +86,7 @@ const submit = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, jobs, job, cluster, submit]),
+  routeTree: root.addChildren([home, jobs, job, queue, cluster, submit]),
   defaultPendingComponent: () => <Loading label="Loading the page" />,
   defaultErrorComponent: ({ error, reset }) => (
     <Failure title="This page could not be shown" error={error} onRetry={reset} />

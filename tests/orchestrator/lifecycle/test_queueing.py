@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -11,7 +11,7 @@ from orchestrator.lifecycle.reports import EventKind
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.queue.policy import ProjectPolicy, QueuePolicy
 from orchestrator.recovery.timeouts import CANCEL_S
-from orchestrator.store import placements
+from orchestrator.store import leases, placements
 from orchestrator.store.engine import Database
 from orchestrator.store.tables import Event
 from tests.orchestrator.lifecycle.world import World, spec
@@ -178,3 +178,37 @@ def test_what_projects_used_is_read_from_the_store(world: World) -> None:
     assert (span.project, span.size) == ("vision", 4)
     assert (span.from_s, span.to_s) == (row.placed_at.timestamp(), row.released_at.timestamp())
     assert held == {job_id: pytest.approx(span.to_s - span.from_s)}
+
+
+class TestWhatIsShown:
+    def test_what_is_kept_for_a_job_while_it_waits(self, world: World) -> None:
+        """All eight slots, when the limit and the grace of the job there are over."""
+        world.submit(spec("holder", ranks=4, steps=10_000, queue={"time_limit_s": 20.0, "grace_s": 5.0}))
+        world.until(lambda: len(world.cluster.gangs) == 1)
+        holder = world.placements(world.cluster.only_gang().order.job_id)[0]
+        large = world.submit(spec("large", parallelism={"tp": 2, "dp": 4}, steps=1))
+        world.until(lambda: world.job(large).reservation is not None)
+        kept = world.job(large).reservation
+        assert kept is not None
+        start_at = datetime.fromtimestamp(round((holder.placed_at + timedelta(seconds=25)).timestamp()), UTC)
+        assert kept == {
+            "size": 8,
+            "nodes": ["l0n0", "l0n1", "l1n0", "l1n1"],
+            "start_at": start_at.isoformat(),
+        }
+        world.until(lambda: world.state(large) is JobState.STARTING)
+        assert world.job(large).reservation is None
+
+    def test_the_policy_and_what_the_projects_used(self, database: Database) -> None:
+        world = World(database, policy=QueuePolicy(projects={"vision": ProjectPolicy(quota=4)}))
+        world.submit(spec("holder", ranks=4, steps=10_000, queue={"project": "vision"}))
+        world.until(lambda: len(world.cluster.gangs) == 1)
+        world.now += timedelta(days=1)
+        world.reconciler = world.new_controller()
+        world.round()
+        with database.read() as session:
+            lease = leases.current(session)
+        assert lease is not None
+        assert lease.queue is not None
+        assert lease.queue["policy"]["projects"] == {"vision": {"weight": 1.0, "quota": 4}}
+        assert lease.queue["use"]["vision"] == pytest.approx(2.0, rel=1e-3), "a half-life: half of its four"

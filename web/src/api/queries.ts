@@ -18,6 +18,9 @@ export type StepCost = Schemas["StepCost"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type ClusterView = Schemas["ClusterView"];
 export type NodeView = Schemas["NodeView"];
+export type QueueView = Schemas["QueueView"];
+export type QueuedJobView = Schemas["QueuedJobView"];
+export type ProjectView = Schemas["ProjectView"];
 export type PlanAnswer = Schemas["PlanAnswer"];
 export type LogView = Schemas["LogView"];
 export type TimelineSummary = Schemas["TimelineSummary"];
@@ -101,6 +104,17 @@ export function clusterQuery() {
     queryKey: ["cluster"],
     queryFn: ({ signal }) => body(api.GET("/api/v1/cluster", { signal })),
     refetchInterval: CLUSTER_REFRESH_MS,
+  });
+}
+
+/** `after`: position behind which the page begins. */
+export function queueQuery(after: number) {
+  const query = { limit: PAGE_SIZE, after };
+  return queryOptions({
+    queryKey: ["queue", after],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/queue", { params: { query }, signal })),
+    refetchInterval: CLUSTER_REFRESH_MS,
+    placeholderData: keepPreviousData,
   });
 }
 

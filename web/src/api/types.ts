@@ -309,6 +309,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Queue
+         * @description Jobs that wait, in the order in which the controller looks at them, and what each project holds and may hold.
+         */
+        get: operations["getQueue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/schema": {
         parameters: {
             query?: never;
@@ -1811,6 +1831,54 @@ export interface components {
             /** Value */
             value: string | number | boolean | null;
         };
+        /** ProjectView */
+        ProjectView: {
+            /**
+             * Held
+             * @description Accelerators that its jobs hold now.
+             */
+            held: number;
+            /** Name */
+            name: string;
+            /**
+             * Quota
+             * @description Accelerators that its jobs may hold at once; null: no limit.
+             */
+            quota: number | null;
+            /**
+             * Share
+             * @description (held + use) / weight: of two projects the one with the smaller share goes first.
+             */
+            share: number;
+            /**
+             * Use
+             * @description Accelerators that it held lately: a mean that counts half after each `half_life_s`.
+             */
+            use: number;
+            /** Waiting Jobs */
+            waiting_jobs: number;
+            /**
+             * Wanted
+             * @description Accelerators that its waiting jobs ask for.
+             */
+            wanted: number;
+            /** Weight */
+            weight: number;
+        };
+        /** QueuePolicyView */
+        QueuePolicyView: {
+            /** Half Life S */
+            half_life_s: number;
+            /** Preemption */
+            preemption: boolean;
+            /**
+             * Reservations
+             * @description Jobs at the head of the queue that accelerators are kept for.
+             */
+            reservations: number;
+            /** Starvation S */
+            starvation_s: number;
+        };
         /**
          * QueueSpec
          * @description What decides when the job starts, and for how long it may run.
@@ -1847,6 +1915,77 @@ export interface components {
              * @default null
              */
             time_limit_s: number | null;
+        };
+        /** QueueView */
+        QueueView: {
+            /**
+             * Items
+             * @description In the order in which the controller looks at them.
+             */
+            items: components["schemas"]["QueuedJobView"][];
+            /** @description Null before a controller has told its policy; the order is then that of equal projects. */
+            policy: components["schemas"]["QueuePolicyView"] | null;
+            /** Projects */
+            projects: components["schemas"]["ProjectView"][];
+            /**
+             * Total
+             * @description Waiting jobs in all.
+             */
+            total: number;
+        };
+        /** QueuedJobView */
+        QueuedJobView: {
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Id */
+            id: string;
+            /**
+             * Message
+             * @description The sentence of the last decision about it.
+             */
+            message: string;
+            /** Name */
+            name: string;
+            /**
+             * Position
+             * @description 1 is looked at first.
+             */
+            position: number;
+            /** Priority */
+            priority: number;
+            /** Project */
+            project: string;
+            /** Reason */
+            reason: components["schemas"]["Reason"] | string;
+            reservation: components["schemas"]["ReservationView"] | null;
+            /**
+             * Share
+             * @description That of its project.
+             */
+            share: number;
+            /**
+             * Starved
+             * @description It has waited longer than the policy's `starvation_s`, so it goes before those that have not.
+             */
+            starved: boolean;
+            /**
+             * State
+             * @description `queued`, or `recovering` for a job that needs another placement.
+             */
+            state: components["schemas"]["JobState"] | string;
+            /**
+             * Waited S
+             * @description Time in the queue, also before earlier placements.
+             */
+            waited_s: number;
+            /**
+             * World Size
+             * @description Accelerators it asks for.
+             */
+            world_size: number;
         };
         /** RankTimeline */
         RankTimeline: {
@@ -1947,6 +2086,21 @@ export interface components {
              * @default 600
              */
             step_timeout_s: number;
+        };
+        /**
+         * ReservationView
+         * @description Accelerators that are kept for a job.
+         */
+        ReservationView: {
+            /** Nodes */
+            nodes: string[];
+            /** Size */
+            size: number;
+            /**
+             * Start At
+             * @description When all of them are free at the latest; null when nobody knows.
+             */
+            start_at: string | null;
         };
         /**
          * ResourcesSpec
@@ -3821,6 +3975,85 @@ export interface operations {
             };
             /** @description The body has a type this route does not read. */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host header names a machine this server does not answer for. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request has values that cannot be taken; `violations` lists every one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An error inside the server; its log has the request id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database, the controller or a free stream is missing just now; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getQueue: {
+        parameters: {
+            query?: {
+                /** @description Jobs a page. */
+                limit?: number;
+                /** @description Only jobs behind this position. */
+                after?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueView"];
+                };
+            };
+            /** @description The bearer token is missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A page of another site sent this request. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

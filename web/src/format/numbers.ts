@@ -67,6 +67,11 @@ export function bytes(value: number | null | undefined): string {
   return `${unit === 0 ? trimmed(size, 0) : significant(size)} ${units[unit]}`;
 }
 
+/** A share or mean of slots, three significant digits: `0`, `1.5`, `0.04`. */
+export function share(value: number): string {
+  return value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
+}
+
 /** Share of a whole: `37.5 %`. */
 export function percent(part: number, whole: number): string {
   if (whole <= 0) return MISSING;

@@ -25,6 +25,9 @@ export function Shell() {
           <Link to="/jobs" className={styles.navLink}>
             Jobs
           </Link>
+          <Link to="/queue" className={styles.navLink}>
+            Queue
+          </Link>
           <Link to="/cluster" className={styles.navLink}>
             Cluster
           </Link>
