@@ -300,7 +300,7 @@ export interface paths {
         /**
          * Plan
          * @description Solves for the nodes as last seen and the slots and CPUs that are free now; costs are those of the whole
-         *     cluster.
+         *     cluster. A search is 503 when it is not done within a minute; other requests are served meanwhile.
          */
         post: operations["planJob"];
         delete?: never;
@@ -461,35 +461,6 @@ export interface components {
              * @description The nearest tier that holds the axis's groups.
              */
             tier: string;
-        };
-        /**
-         * AxisCostView
-         * @description What one axis sends in a step, in seconds, as estimated from the plan's bytes and the fabric's links.
-         */
-        AxisCostView: {
-            /** Axis */
-            axis: string;
-            /**
-             * By Tier
-             * @description Seconds on the links of each tier, of the rank that sends longest.
-             */
-            by_tier: {
-                [key: string]: number;
-            };
-            /**
-             * Overlapped
-             * @description Sent while backward computes.
-             */
-            overlapped: boolean;
-            /** Seconds */
-            seconds: number;
-            /**
-             * Uplink
-             * @description The uplink that is the bottleneck; null when the rank's own link is.
-             */
-            uplink: string | null;
-            /** Widest */
-            widest: string;
         };
         /**
          * AxisRule
@@ -1654,6 +1625,35 @@ export interface components {
          */
         PipelineSchedule: "gpipe" | "1f1b" | "interleaved-1f1b" | "zero-bubble" | "zbv";
         /**
+         * PlacedAxisCost
+         * @description What one axis sends in a step, in seconds, as estimated from the plan's bytes and the links of its placement.
+         */
+        PlacedAxisCost: {
+            /** Axis */
+            axis: string;
+            /**
+             * By Tier
+             * @description Seconds on the links of each tier, of the rank that sends longest.
+             */
+            by_tier: {
+                [key: string]: number;
+            };
+            /**
+             * Overlapped
+             * @description Sent while backward computes.
+             */
+            overlapped: boolean;
+            /** Seconds */
+            seconds: number;
+            /**
+             * Uplink
+             * @description The uplink that is the bottleneck; null when the rank's own link is.
+             */
+            uplink: string | null;
+            /** Widest */
+            widest: string;
+        };
+        /**
          * PlacementSpec
          * @description How near the ranks of an axis must be, and which axes are nearest.
          */
@@ -1742,7 +1742,7 @@ export interface components {
              * Costs
              * @description Communication of a step by axis as placed; empty when the job does not fit or its traffic is not known.
              */
-            costs: components["schemas"]["AxisCostView"][];
+            costs: components["schemas"]["PlacedAxisCost"][];
             /** @description Null when the cost is not known; `notes` says why. */
             estimate: components["schemas"]["EstimateView"] | null;
             /**
@@ -1772,6 +1772,13 @@ export interface components {
             refusal_details: string[];
             /** @description With `auto`: the fastest plans for this job. */
             search: components["schemas"]["SearchView"] | null;
+            /**
+             * Spec
+             * @description The job as it was read, with every default.
+             */
+            spec: {
+                [key: string]: unknown;
+            };
             /** World Size */
             world_size: number;
         };
@@ -2430,7 +2437,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2513,7 +2520,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2645,7 +2652,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2731,7 +2738,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2826,7 +2833,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2912,7 +2919,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3003,7 +3010,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3095,7 +3102,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3190,7 +3197,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3281,7 +3288,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3375,7 +3382,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3468,7 +3475,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3560,7 +3567,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3651,7 +3658,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3737,7 +3744,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3855,7 +3862,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
