@@ -66,6 +66,8 @@ const job = createRoute({
 const cluster = createRoute({
   getParentRoute: () => root,
   path: "/cluster",
+  /** `at`: the domain of the fabric that is shown, `leaf:l3`. */
+  validateSearch: (search): { at?: string | undefined } => ({ at: text(search.at) }),
   component: lazyRouteComponent(() => import("./pages/cluster/ClusterPage"), "ClusterPage"),
 });
 

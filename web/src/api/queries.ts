@@ -30,6 +30,9 @@ export const PAGE_SIZE = 50;
 const LIST_REFRESH_MS = 2_000;
 const JOB_REFRESH_MS = 1_500;
 const CLUSTER_REFRESH_MS = 3_000;
+const LARGE_CLUSTER_REFRESH_MS = 10_000;
+/** Nodes above which the cluster is asked for less often: the answer is a megabyte then. */
+const LARGE_CLUSTER = 500;
 
 const TERMINAL: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 
@@ -100,7 +103,10 @@ export function clusterQuery() {
   return queryOptions({
     queryKey: ["cluster"],
     queryFn: ({ signal }) => body(api.GET("/api/v1/cluster", { signal })),
-    refetchInterval: CLUSTER_REFRESH_MS,
+    refetchInterval: ({ state }) =>
+      (state.data?.nodes.length ?? 0) > LARGE_CLUSTER ? LARGE_CLUSTER_REFRESH_MS : CLUSTER_REFRESH_MS,
+    // Every answer differs in when nodes were seen; comparing 10,000 slots would take longer than drawing them.
+    structuralSharing: false,
   });
 }
 

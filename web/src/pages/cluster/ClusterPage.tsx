@@ -1,14 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { type ClusterView, clusterQuery } from "../../api/queries";
+import { FabricExplorer } from "../../fabric/FabricExplorer";
 import { count } from "../../format/numbers";
 import layout from "../../layout/layout.module.css";
 import { Failure, Loading, Notice } from "../../layout/Notice";
 import { Facts, Panel } from "../../layout/Panel";
 import { useTitle } from "../../layout/title";
 import styles from "./cluster.module.css";
-import { FabricMap } from "./FabricMap";
 import { NodeTable } from "./NodeTable";
+
+const route = getRouteApi("/cluster");
 
 export function ClusterPage() {
   useTitle("Cluster");
@@ -35,6 +38,8 @@ export function ClusterPage() {
 }
 
 function Cluster({ cluster }: { cluster: ClusterView }) {
+  const { at } = route.useSearch();
+  const navigate = useNavigate();
   const alive = cluster.nodes.filter((node) => node.alive).length;
   const held = cluster.nodes.flatMap((node) => node.slots).filter((slot) => slot.job_id !== null).length;
   const facts: [string, ReactNode][] = [
@@ -58,9 +63,12 @@ function Cluster({ cluster }: { cluster: ClusterView }) {
         </Panel>
       ) : (
         <>
-          <Panel title="Fabric">
-            <FabricMap nodes={cluster.nodes} />
-          </Panel>
+          <FabricExplorer
+            nodes={cluster.nodes}
+            problems={cluster.problems}
+            at={at}
+            onAt={(id) => void navigate({ to: "/cluster", search: { at: id } })}
+          />
           <Panel title="Nodes" flush>
             <NodeTable nodes={cluster.nodes} />
           </Panel>
