@@ -31,23 +31,25 @@ const SHAPES = [0.8, 1, 1.3, 1.7, 2.2];
 export function layOut(tree: Tree, aspect: number): Tree {
   const { root } = tree;
   const sizes = SHAPES.map((shape) => {
-    measure(root, aspect, shape);
+    measure(root, shape, aspect);
     return Math.max(root.width, root.height * aspect);
   });
-  measure(root, aspect, SHAPES[sizes.indexOf(Math.min(...sizes))] ?? 1);
+  measure(root, SHAPES[sizes.indexOf(Math.min(...sizes))] ?? 1, aspect);
   place(root, 0, 0);
   return tree;
 }
 
-/** Size of `domain`, near `aspect`, and the places of its children relative to it. */
-function measure(domain: Domain, aspect: number, shape: number): void {
+/** Size of `domain`, near `aspect`, and the places of its children relative to it; what is inside is near `shape`. */
+function measure(domain: Domain, shape: number, aspect = shape): void {
   const { tier, children } = domain;
   if (tier === "slot") {
     domain.width = SIDE;
     domain.height = SIDE;
     return;
   }
-  for (const child of children) measure(child, shape, shape);
+  // Slots lie alike in every shape: once is enough.
+  if (children[0]?.tier === "slot" && domain.width > 0) return;
+  for (const child of children) measure(child, shape);
   const gap = children[0]?.tier === "slot" ? GAP : 2 * PADDING[children[0]?.tier ?? "node"];
   const { width, height } = packed(children, gap, aspect);
   const padding = PADDING[tier];

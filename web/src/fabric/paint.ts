@@ -63,6 +63,8 @@ export function paint(
   // Setting a size, even the same one, throws the canvas away.
   if (canvas.width !== width) canvas.width = width;
   if (canvas.height !== height) canvas.height = height;
+  canvas.style.width = `${screen.width}px`;
+  canvas.style.height = `${screen.height}px`;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, screen.width, screen.height);
 

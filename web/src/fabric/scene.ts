@@ -3,7 +3,7 @@
 import { type Box, type Camera, onScreen, type Size } from "./camera";
 import { SIDE } from "./layout";
 import type { Occupancy } from "./occupancy";
-import type { Domain, Tier, Tree } from "./tree";
+import { type Domain, type Tier, titleOf, type Tree } from "./tree";
 
 /** Below this side, pixels, slots are not drawn one by one but as shares of their node. */
 const LEAST_SIDE = 3;
@@ -146,21 +146,19 @@ function addShares(domain: Domain, box: Box, pass: Pass): void {
   }
 }
 
-/** The name in the head of the box; it stays on the screen while the box does. */
+/** The name in the head of the box, as long as the head is on the screen; it goes along with the left edge. */
 function addLabel(domain: Domain, box: Box, { scene, camera, screen }: Pass): void {
   const head = domain.head * camera.scale;
   const size = Math.min(LARGEST_LABEL, head * 0.78);
-  if (size < LEAST_LABEL || domain.tier === "fabric") return;
-  const x = Math.max(box.x, 0);
-  const y = Math.min(Math.max(box.y, 0), box.y + box.height - size * 1.3);
-  const width = Math.min(box.x + box.width, screen.width) - x - 6;
-  const full = domain.tier === "node" ? (domain.name ?? "") : `${domain.tier} ${domain.name ?? "not known"}`;
+  if (size < LEAST_LABEL || box.y + head < size * 1.2) return;
+  const x = Math.max(box.x, 0) + 4;
+  const y = Math.max(box.y, 0);
+  const width = Math.min(box.x + box.width, screen.width) - x - 2;
+  const full = domain.tier === "node" ? (domain.name ?? "") : titleOf(domain);
   const fits = Math.floor(width / (LETTER * size));
   if (fits < Math.min(3, full.length)) return;
   const text = full.length <= fits ? full : `${full.slice(0, fits - 1)}…`;
-  // In a large head the name stands at its foot, beside what it names.
-  const height = box.y < 0 ? size * 1.4 : head;
-  scene.labels.push({ tier: domain.tier, text, size, x: x + 4, y, width, height: Math.min(height, size * 2) });
+  scene.labels.push({ tier: domain.tier, text, size, x, y, width, height: Math.min(box.y + head - y, size * 2) });
 }
 
 /** The innermost domain that is drawn at a point of the screen; null beside all. */

@@ -56,8 +56,22 @@ export function growTree(nodes: readonly NodeView[]): Tree {
     const wanted = `${tier}:${name ?? "?"}`;
     // An island may lie under two leaves, and every spine may have nodes whose leaf is not known.
     const id = byId.has(wanted) ? `${wanted}@${parent?.id}` : wanted;
-    const made = { id, tier, name, parent, children: [], first: 0, end: 0, firstNode: 0, endNode: 0 };
-    const domain: Domain = { ...made, x: 0, y: 0, width: 0, height: 0, head: 0 };
+    const domain: Domain = {
+      id,
+      tier,
+      name,
+      parent,
+      children: [],
+      first: 0,
+      end: 0,
+      firstNode: 0,
+      endNode: 0,
+      x: 0,
+      y: 0,
+      width: 0,
+      height: 0,
+      head: 0,
+    };
     byId.set(id, domain);
     parent?.children.push(domain);
     return domain;
@@ -96,7 +110,10 @@ export function growTree(nodes: readonly NodeView[]): Tree {
     const domain = domainOf("node", node.name, parent);
     fill(domain, () => {
       tree.nodes.push(domain);
-      const islands = grouped(node.slots, ({ index }) => node.islands[index] ?? null);
+      const islands: [string | null, NodeView["slots"]][] =
+        Object.keys(node.islands).length === 0
+          ? [[null, node.slots]]
+          : grouped(node.slots, ({ index }) => node.islands[index] ?? null);
       for (const [island, slots] of islands) {
         const outer = islands.length > 1 ? domainOf("island", island, domain) : domain;
         const inside = () => {
@@ -110,7 +127,8 @@ export function growTree(nodes: readonly NodeView[]): Tree {
 
   function growSlot(parent: Domain, node: string, index: number): void {
     const slot = domainOf("slot", `${node}/${index}`, parent);
-    fill(slot, () => tree.slots.push(slot));
+    slot.first = tree.slots.push(slot) - 1;
+    slot.end = slot.first + 1;
     slot.firstNode = tree.nodes.length - 1;
     slot.endNode = tree.nodes.length;
   }

@@ -1,5 +1,5 @@
 import { type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
-import { type Box, type Camera, fit, pan, reveal, type Size, zoom } from "./camera";
+import { type Box, type Camera, clamped, fit, pan, reveal, type Size, zoom } from "./camera";
 
 const GLIDE_MS = 220;
 const MARGIN = 6;
@@ -71,7 +71,7 @@ export function useCamera(frame: RefObject<HTMLElement | null>, whole: Box, draw
       pan: (dx, dy) => at(pan(camera.current, dx, dy, whole, screen)),
       zoom: (factor, point = { x: screen.width / 2, y: screen.height / 2 }) =>
         at(zoom(camera.current, factor, point, whole, screen)),
-      show: (box) => glide(fit(box, screen, MARGIN)),
+      show: (box) => glide(clamped(fit(box, screen, MARGIN), whole, screen)),
       reveal: (box) => at(reveal(camera.current, box, screen)),
       isClose: () => camera.current.scale > fit(whole, screen).scale * 1.01,
     };

@@ -89,16 +89,32 @@ function Health({ value }: { value: string }) {
   );
 }
 
+/** Problems named at once; the others fold out. */
+const NAMED = 6;
+
 function Problems({ problems }: { problems: string[] }) {
   if (problems.length === 0) return null;
+  const more = problems.slice(NAMED);
   return (
     <section className={styles.problems} aria-label="Problems" role="status">
-      <h2>{problems.length === 1 ? "A problem" : `${problems.length} problems`}</h2>
-      <ul>
-        {problems.map((problem) => (
-          <li key={problem}>{problem}</li>
-        ))}
-      </ul>
+      <h2>{problems.length === 1 ? "A problem" : `${count(problems.length)} problems`}</h2>
+      <ProblemList problems={problems.slice(0, NAMED)} />
+      {more.length > 0 && (
+        <details>
+          <summary>{count(more.length)} more</summary>
+          <ProblemList problems={more} />
+        </details>
+      )}
     </section>
+  );
+}
+
+function ProblemList({ problems }: { problems: string[] }) {
+  return (
+    <ul>
+      {problems.map((problem) => (
+        <li key={problem}>{problem}</li>
+      ))}
+    </ul>
   );
 }
