@@ -79,8 +79,16 @@ const submit = createRoute({
   component: lazyRouteComponent(() => import("./pages/submit/SubmitPage"), "SubmitPage"),
 });
 
+const plan = createRoute({
+  getParentRoute: () => root,
+  path: "/plan",
+  /** `from`: id of a job whose file is compared. */
+  validateSearch: (search): { from?: string | undefined } => ({ from: text(search.from) }),
+  component: lazyRouteComponent(() => import("./pages/plan/PlanPage"), "PlanPage"),
+});
+
 export const router = createRouter({
-  routeTree: root.addChildren([home, jobs, job, cluster, submit]),
+  routeTree: root.addChildren([home, jobs, job, cluster, plan, submit]),
   defaultPendingComponent: () => <Loading label="Loading the page" />,
   defaultErrorComponent: ({ error, reset }) => (
     <Failure title="This page could not be shown" error={error} onRetry={reset} />
@@ -91,5 +99,9 @@ export const router = createRouter({
 declare module "@tanstack/react-router" {
   interface Register {
     router: typeof router;
+  }
+  interface HistoryState {
+    /** A job file on its way from one editor to another. */
+    draft?: string;
   }
 }

@@ -19,6 +19,8 @@ export type CheckpointView = Schemas["CheckpointView"];
 export type ClusterView = Schemas["ClusterView"];
 export type NodeView = Schemas["NodeView"];
 export type PlanAnswer = Schemas["PlanAnswer"];
+export type EstimateView = Schemas["EstimateView"];
+export type AxisCost = Schemas["AxisCost"];
 export type LogView = Schemas["LogView"];
 export type TimelineSummary = Schemas["TimelineSummary"];
 export type TimelineView = Schemas["TimelineView"];
@@ -142,6 +144,20 @@ const AS_TEXT = {
 
 export async function checkPlan(jobFile: string): Promise<PlanAnswer> {
   return body(api.POST("/api/v1/plan", { ...AS_TEXT, body: jobFile as never }));
+}
+
+export interface PlanQuestion {
+  jobFile: string;
+  /** Accelerators that plans may use; those of the file's own plan when left out. */
+  ranks?: number | undefined;
+  /** Tokens that the time and the GPU-hours are of; those of the file's steps when left out. */
+  tokens?: number | undefined;
+}
+
+/** The file's own plan and the fastest that are found. Takes seconds. */
+export async function searchPlans({ jobFile, ranks, tokens }: PlanQuestion): Promise<PlanAnswer> {
+  const query = { auto: true, ranks, tokens };
+  return body(api.POST("/api/v1/plan", { ...AS_TEXT, body: jobFile as never, params: { query } }));
 }
 
 /** Submits once: the same key may be sent again after a lost answer and makes no second job. */
