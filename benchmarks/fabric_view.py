@@ -1,15 +1,16 @@
 """How smooth the fabric explorer is with 10,240 accelerators: `python benchmarks/fabric_view.py`.
 
-A real API process on a database with that fabric and the jobs on it, a real browser without a graphics card. The pointer
-drags the drawing of the whole fabric, of a spine and of a leaf, then the wheel zooms in and out. Measured are the times
-between frames and what a frame costs the page's main thread (Chromium's `TaskDuration`, which holds script, layout and
-paint commands). The value is the most costly view's main-thread time a frame, divided by the 16.7 ms of a screen with
+A real API process on a database with that fabric and the jobs on it, a real browser without a graphics card. The
+pointer drags the drawing of the whole fabric, of a spine and of a leaf, then the wheel zooms in and out. Measured are
+the times between frames and what a frame costs the page's main thread (Chromium's `TaskDuration`, which holds script,
+layout and paint commands). The value is the most costly view's main-thread time a frame, divided by the 16.7 ms of a screen with
 60 Hz: at most 1.0 passes.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import shutil
 import statistics
 import subprocess
@@ -65,7 +66,7 @@ def measure(page: Page, chrome: CDPSession, act: Callable[[Page, int], None], mo
     act(page, moves)
     frames: list[float] = page.evaluate(_TAKE)
     spent = _task_seconds(chrome) - before
-    between = [round(b - a, 2) for a, b in zip(frames, frames[1:], strict=False)]
+    between = [round(b - a, 2) for a, b in itertools.pairwise(frames)]
     return {
         "drawn": int(page.locator("canvas").first.get_attribute("data-drawn") or 0),
         "frames": len(between),
@@ -85,9 +86,7 @@ def look(address: str, moves: int) -> dict[str, dict[str, Any]]:
         raise SystemExit("no Chromium on this machine: .ci/test-tools installs it")
     found: dict[str, dict[str, Any]] = {}
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-        )
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport=SCREEN)
         chrome = page.context.new_cdp_session(page)
         chrome.send("Performance.enable")

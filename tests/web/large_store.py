@@ -1,14 +1,15 @@
-"""Fills a database with a fabric of 10,240 accelerators and the jobs that hold most of it: `python large_store.py URL`.
+"""Fills a database with a fabric of H100 and the jobs that hold most of it: `python large_store.py URL`.
 
-Two cores, four spines each, ten leaves a spine, sixteen nodes a leaf, eight H100 a node. Prints the ids of jobs as JSON
-by name. A script and not a fixture, so that a person and the benchmark can look at the result too.
+10,240 accelerators if not told otherwise: two cores, four spines each, ten leaves a spine, sixteen nodes a leaf, eight
+a node. Prints the ids of jobs as JSON by name. A script and not a fixture, so that a person and the benchmark can look
+at the result too.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
-import sys
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.orm import Session
@@ -33,10 +34,15 @@ LEFT_FREE = 0.06
 NOW = datetime.now(UTC)
 
 
-def main(url: str) -> None:
-    upgrade(url)
-    database = open_database(url)
-    fabric = large_fabric()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--idle", action="store_true", help="no jobs")
+    chosen = parser.parse_args()
+    upgrade(chosen.url)
+    database = open_database(chosen.url)
+    fabric = Fabric(tuple(_node(number) for number in range(chosen.nodes)))
     with database.write() as session:
         nodes.observe(session, fabric, now=NOW)
         token = leases.acquire(session, "seed", now=NOW, ttl=timedelta(days=1), endpoint=None)
@@ -47,13 +53,9 @@ def main(url: str) -> None:
             reachable=True,
             message="node gpu0017: leaf l1 declared, l2 reported; l1 counts",
         )
-        made = running(session, fabric)
+        made = {} if chosen.idle else running(session, fabric)
     database.close()
     print(json.dumps(made))
-
-
-def large_fabric() -> Fabric:
-    return Fabric(tuple(_node(number) for number in range(NODES)))
 
 
 def _node(number: int) -> Node:
@@ -114,4 +116,4 @@ def running(session: Session, fabric: Fabric) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -65,12 +65,12 @@ export function PlanCard({ entry: { place, estimate }, own, scale, pending, disa
           variant={place === 1 ? "filled" : "default"}
           loading={pending}
           disabled={disabled}
-          aria-label={`Submit with plan ${estimate.plan}`}
+          aria-label={`Submit with this plan, ${estimate.plan}`}
           onClick={onSubmit}
         >
           Submit with this plan
         </Button>
-        <Button size="compact-sm" variant="subtle" aria-label={`Edit the job with plan ${estimate.plan}`} onClick={onEdit}>
+        <Button size="compact-sm" variant="subtle" aria-label={`Edit the job file with plan ${estimate.plan}`} onClick={onEdit}>
           Edit the job file
         </Button>
       </div>
