@@ -3,8 +3,8 @@
 A real API process on a database with that fabric and the jobs on it, a real browser without a graphics card. The
 pointer drags the drawing of the whole fabric, of a spine and of a leaf, then the wheel zooms in and out. Measured are
 the times between frames and what a frame costs the page's main thread (Chromium's `TaskDuration`, which holds script,
-layout and paint commands). The value is the most costly view's main-thread time a frame, divided by the 16.7 ms of a screen with
-60 Hz: at most 1.0 passes.
+layout and paint commands). The value is the most costly view's main-thread time a frame, divided by the 16.7 ms of a
+screen with 60 Hz: at most 1.0 passes.
 """
 
 from __future__ import annotations
