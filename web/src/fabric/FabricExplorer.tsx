@@ -1,7 +1,7 @@
 import { Button, TextInput, UnstyledButton, useComputedColorScheme } from "@mantine/core";
 import { useMediaQuery } from "@mantine/hooks";
 import { useNavigate } from "@tanstack/react-router";
-import { type KeyboardEvent, useDeferredValue, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, type ReactNode, useDeferredValue, useMemo, useRef, useState } from "react";
 import type { NodeView } from "../api/queries";
 import { count, plural } from "../format/numbers";
 import { Panel } from "../layout/Panel";
@@ -21,6 +21,8 @@ interface FabricExplorerProps {
   /** Id of the domain that is shown; unknown or absent: the whole fabric. */
   at: string | undefined;
   onAt: (id: string | undefined) => void;
+  /** Shown below, for the nodes inside the domain that is shown. */
+  children: (nodes: NodeView[], domain: string) => ReactNode;
 }
 
 /** Width / height of the drawing: wide screens and phones. */
@@ -31,7 +33,7 @@ const NAMED = 8;
 const MARKED = 500;
 
 /** The whole fabric from core to slot, coloured by job: drawn on a canvas to zoom into, and in words below it. */
-export function FabricExplorer({ nodes, problems, at: wanted, onAt }: FabricExplorerProps) {
+export function FabricExplorer({ nodes, problems, at: wanted, onAt, children }: FabricExplorerProps) {
   const navigate = useNavigate();
   const canvas = useRef<CanvasHandle>(null);
   const scheme = useComputedColorScheme("light");
@@ -46,6 +48,8 @@ export function FabricExplorer({ nodes, problems, at: wanted, onAt }: FabricExpl
   const colors = useMemo(() => jobColors(occupancy.holders.length, scheme), [occupancy.holders.length, scheme]);
   const chosen = occupancy.holders.findIndex((holder) => holder.jobId === jobId);
   const look = useMemo(() => ({ occupancy, highlight: chosen < 0 ? null : chosen }), [occupancy, chosen]);
+
+  const inside = occupancy.views.slice(at.firstNode, at.endNode).filter((view) => view !== undefined);
 
   const enter = (domain: Domain) => {
     onAt(domain.tier === "fabric" ? undefined : domain.id);
@@ -100,6 +104,7 @@ export function FabricExplorer({ nodes, problems, at: wanted, onAt }: FabricExpl
         <Detail domain={cursor} tree={tree} occupancy={occupancy} problems={problems} />
       </Panel>
       <Contents key={at.id} domain={at} occupancy={occupancy} onEnter={enter} />
+      {children(inside, at.tier === "fabric" ? "the fabric" : titleOf(at))}
     </>
   );
 }

@@ -62,17 +62,18 @@ function Cluster({ cluster }: { cluster: ClusterView }) {
           </Notice>
         </Panel>
       ) : (
-        <>
-          <FabricExplorer
-            nodes={cluster.nodes}
-            problems={cluster.problems}
-            at={at}
-            onAt={(id) => void navigate({ to: "/cluster", search: { at: id } })}
-          />
-          <Panel title="Nodes" flush>
-            <NodeTable nodes={cluster.nodes} />
-          </Panel>
-        </>
+        <FabricExplorer
+          nodes={cluster.nodes}
+          problems={cluster.problems}
+          at={at}
+          onAt={(id) => void navigate({ to: "/cluster", search: { at: id } })}
+        >
+          {(nodes, domain) => (
+            <Panel title={`Nodes of ${domain}`} flush>
+              <NodeTable key={domain} nodes={nodes} />
+            </Panel>
+          )}
+        </FabricExplorer>
       )}
     </div>
   );

@@ -58,7 +58,7 @@ function NodeRow({ node, now }: { node: NodeView; now: number }) {
       <td className="number">
         {node.alive && node.schedulable ? free : 0} of {node.slots.length}
       </td>
-      <td>
+      <td className={styles.held}>
         {holdersOf([node]).map((holder) => (
           <div key={holder.jobId}>
             <Link to="/jobs/$jobId" params={{ jobId: holder.jobId }}>
