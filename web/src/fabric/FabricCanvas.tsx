@@ -2,7 +2,7 @@ import { useComputedColorScheme } from "@mantine/core";
 import { type KeyboardEvent, type Ref, useCallback, useEffect, useId, useImperativeHandle, useRef } from "react";
 import { plural } from "../format/numbers";
 import type { Rgb } from "../theme/color";
-import type { Camera, Size } from "./camera";
+import { type Camera, isClose, type Size } from "./camera";
 import styles from "./fabric.module.css";
 import { paint, type Palette, paletteOf } from "./paint";
 import { domainAt, type Look, sceneOf, sizeOf } from "./scene";
@@ -48,6 +48,8 @@ export function FabricCanvas({ ref, tree, look, colors, at, cursor, onCursor, on
       const scene = sceneOf(tree, look, camera, screen);
       paint(canvas.current, screen, scene, { camera, palette: palette.current, marks: { cursor, found } });
       canvas.current.dataset["drawn"] = String(sizeOf(scene));
+      // A finger scrolls the page as long as there is nothing to move in the drawing.
+      if (frame.current !== null) frame.current.style.touchAction = isClose(camera, tree.root, screen) ? "none" : "pan-y";
     },
     [tree, look, cursor, found],
   );

@@ -113,10 +113,8 @@ export function FabricExplorer({ nodes, problems, at: wanted, onAt, children }: 
 function useFabric(nodes: NodeView[]): { tree: Tree; occupancy: Occupancy } {
   const aspect = useMediaQuery("(max-width: 640px)") ? NARROW : WIDE;
   const shape = useMemo(() => shapeOf(nodes), [nodes]);
-  const newest = useRef(nodes);
-  newest.current = nodes;
   // oxlint-disable-next-line react-hooks/exhaustive-deps -- all that the tree reads of the nodes is in their shape
-  const tree = useMemo(() => layOut(growTree(newest.current), aspect), [shape, aspect]);
+  const tree = useMemo(() => layOut(growTree(nodes), aspect), [shape, aspect]);
   const occupancy = useMemo(() => occupancyOf(tree, nodes), [tree, nodes]);
   return { tree, occupancy };
 }

@@ -56,6 +56,11 @@ export function pan(camera: Camera, dx: number, dy: number, whole: Box, screen: 
   return clamped({ ...camera, x: camera.x - dx / camera.scale, y: camera.y - dy / camera.scale }, whole, screen);
 }
 
+/** Whether there is more than what is on the screen. */
+export function isClose(camera: Camera, whole: Box, screen: Size): boolean {
+  return camera.scale > fitScale(whole, screen) * 1.01;
+}
+
 /** Keeps the drawing on the screen: a side that is smaller than the screen stays in the middle. */
 export function clamped(camera: Camera, whole: Box, screen: Size): Camera {
   const along = (corner: number, start: number, length: number, pixels: number) => {

@@ -13,8 +13,6 @@ export interface CameraControl {
   zoom: (factor: number, at?: { x: number; y: number }) => void;
   show: (box: Box) => void;
   reveal: (box: Box) => void;
-  /** Whether there is more than what is on the screen. */
-  isClose: () => boolean;
 }
 
 /** Zoom and pan of a drawing inside `frame`. Movements do not render: `draw` is called once for each frame. */
@@ -73,7 +71,6 @@ export function useCamera(frame: RefObject<HTMLElement | null>, whole: Box, draw
         at(zoom(camera.current, factor, point, whole, screen)),
       show: (box) => glide(clamped(fit(box, screen, MARGIN), whole, screen)),
       reveal: (box) => at(reveal(camera.current, box, screen)),
-      isClose: () => camera.current.scale > fit(whole, screen).scale * 1.01,
     };
   }, [move, screen, whole]);
 }

@@ -67,18 +67,11 @@ export function usePointers(frame: RefObject<HTMLElement | null>, control: Camer
     if (down.current.size === 0) travelled.current = 0;
     down.current.set(event.pointerId, local(event));
     event.currentTarget.setPointerCapture(event.pointerId);
-    letFingerScroll(event);
   };
 
   const onPointerUp = (event: PointerEvent) => {
     if (!down.current.delete(event.pointerId) || event.type === "pointercancel") return;
     if (travelled.current <= TAP) handlers.onTap(local(event));
-    letFingerScroll(event);
-  };
-
-  /** A finger scrolls the page as long as there is nothing to move in the drawing. */
-  const letFingerScroll = ({ currentTarget }: PointerEvent) => {
-    (currentTarget as HTMLElement).style.touchAction = control.isClose() ? "none" : "pan-y";
   };
 
   const onPointerLeave = (event: PointerEvent) => {

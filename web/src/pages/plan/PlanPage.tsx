@@ -23,7 +23,7 @@ export function PlanPage() {
   const { from } = route.useSearch();
   const draft = useLocation({ select: ({ state }) => state.draft });
   const source = useQuery({ ...jobQuery(from ?? ""), enabled: from !== undefined, refetchInterval: false });
-  if (from === undefined || source.isError) return <PlanForm initial={draft ?? DEMO_JOB} />;
+  if (from === undefined || source.isError) return <PlanForm key={draft} initial={draft ?? DEMO_JOB} />;
   if (source.data !== undefined) return <PlanForm initial={toYaml(source.data.spec)} />;
   return <Loading label="Loading the job file" rows={8} />;
 }

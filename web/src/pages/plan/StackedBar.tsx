@@ -25,14 +25,14 @@ export function StackedBar({ label, parts, order, full, limit, format }: Stacked
       {parts.map(([name, value]) => {
         const at = order.indexOf(name);
         const background = colors[at < 0 ? order.length : at];
-        return <span key={name} title={`${name} ${format(value)}`} style={{ width: percent100(value, full), background }} />;
+        return <span key={name} title={`${name} ${format(value)}`} style={{ width: share(value, full), background }} />;
       })}
-      {limit !== undefined && <i style={{ left: percent100(limit, full) }} title={`usable ${format(limit)}`} />}
+      {limit !== undefined && <i style={{ left: share(limit, full) }} title={`usable ${format(limit)}`} />}
     </div>
   );
 }
 
-function percent100(value: number, full: number): string {
+function share(value: number, full: number): string {
   return full > 0 ? `${(100 * value) / full}%` : "0";
 }
 
