@@ -16,6 +16,7 @@ from api.events import StreamSlots
 from api.live_logs import LiveLogs
 from api.request_context import RequestContext
 from api.routers import history, jobs, logs, plan, service, timelines
+from api.searches import Searches
 from api.telemetry import Telemetry
 from api.web import WebShell
 from orchestrator.settings import Settings
@@ -48,6 +49,7 @@ def create_app(settings: Settings, *, trusted_hosts: Iterable[str] = ()) -> Fast
     app.state.telemetry = Telemetry(app.state.database)
     app.state.stream_slots = StreamSlots(app.state.telemetry.streams)
     app.state.live_logs = LiveLogs(app.state.database, settings.internal_token)
+    app.state.searches = Searches()
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
 
     authenticated = [Depends(require_principal)]

@@ -9,6 +9,7 @@ from fastapi import Depends, Header, Path, Query, Request
 
 from api.live_logs import LiveLogs
 from api.problems import invalid
+from api.searches import Searches
 from orchestrator.settings import Settings
 from orchestrator.spec.violations import Violation
 from orchestrator.store.engine import Database
@@ -32,11 +33,17 @@ def get_live_logs(request: Request) -> LiveLogs:
     return live_logs
 
 
+def get_searches(request: Request) -> Searches:
+    searches: Searches = request.app.state.searches
+    return searches
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
 DatabaseOf = Annotated[Database, Depends(get_database)]
+SearchesOf = Annotated[Searches, Depends(get_searches)]
 LiveLogsOf = Annotated[LiveLogs, Depends(get_live_logs)]
 JobId = Annotated[str, Path(description="Id of the job, a UUID as `POST /api/v1/jobs` gave it.")]
 After = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only items with an id above this one.")]

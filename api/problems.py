@@ -40,7 +40,7 @@ _MEANINGS: dict[int, str] = {
     421: "The Host header names a machine this server does not answer for.",
     422: "The request has values that cannot be taken; `violations` lists every one.",
     500: "An error inside the server; its log has the request id.",
-    503: "The database, the controller or a free stream is missing just now; try again.",
+    503: "The database, the controller, a free stream or time for a search is missing just now; try again.",
 }
 
 EVERYWHERE = (401, 403, 421, 500)

@@ -289,6 +289,8 @@ class PlacedAxisCost(Answer):
 
 
 class PlanAnswer(Answer):
+    spec: dict[str, Any] = {}
+    """The job as it was read, with every default."""
     fits: bool
     plan: str
     world_size: int

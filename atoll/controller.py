@@ -30,8 +30,9 @@ from orchestrator.settings import InvalidSettingsError, Settings, read_settings
 from orchestrator.store.engine import Database, open_database
 from orchestrator.store.errors import LeadershipLostError
 from orchestrator.store.migrations import upgrade
-from orchestrator.topology.fabric import Fabric
-from orchestrator.topology.sources.yaml_file import InvalidFabricError, read_fabric_file
+from orchestrator.topology.declared import Declared, DeclaredFabric, split_files
+from orchestrator.topology.read import FabricFile
+from orchestrator.topology.sources.reading import InvalidFabricError
 
 ROUND_S = 0.25
 """Between the beginnings of two rounds: how soon a submit, a cancel or a report is acted on."""
@@ -78,7 +79,7 @@ class _Controller:
         database: Database,
         launcher_factory: Callable[[Settings], Launcher],
         stop: threading.Event,
-        declared: Fabric | None,
+        declared: Callable[[], Declared] | None,
         policy: QueuePolicy,
     ) -> None:
         self._settings = settings
@@ -184,9 +185,11 @@ class _Controller:
         return None if self._stop.is_set() or lease.lost.is_set() else self._launcher
 
 
-def declared_fabric(settings: Settings) -> Fabric | None:
+def declared_fabric(settings: Settings) -> DeclaredFabric | None:
     """What `settings.fabric_file` declares; None without one. InvalidFabricError, also for an unreadable file."""
-    return None if settings.fabric_file is None else read_fabric_file(settings.fabric_file)
+    if settings.fabric_file is None:
+        return None
+    return DeclaredFabric([FabricFile.parse(file) for file in split_files(settings.fabric_file)])
 
 
 def queue_policy(settings: Settings) -> QueuePolicy:

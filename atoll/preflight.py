@@ -15,7 +15,9 @@ from atoll.transport import is_loopback
 from orchestrator.queue.policy import InvalidPolicyError, read_policy_file
 from orchestrator.settings import Settings
 from orchestrator.store.migrations import upgrade
-from orchestrator.topology.sources.yaml_file import InvalidFabricError, read_fabric_file
+from orchestrator.topology.declared import split_files
+from orchestrator.topology.read import FabricFile, read_fabric
+from orchestrator.topology.sources.reading import InvalidFabricError
 
 CONNECT_PATIENCE_S = 5.0
 
@@ -78,13 +80,13 @@ def check_directory(path: Path, flag: str) -> None:
         raise CannotServeError(f"{flag} {path} cannot be written: {error.strerror or error}") from None
 
 
-def check_fabric_file(path: Path) -> None:
-    """The file can be read and declares a fabric; every problem is on a line of its own."""
+def check_fabric_files(files: str) -> None:
+    """The files can be read and give a fabric together; every problem is on a line of its own."""
     try:
-        read_fabric_file(path)
+        read_fabric([FabricFile.parse(file) for file in split_files(files)])
     except InvalidFabricError as error:
         problems = "".join(f"\n  {problem}" for problem in error.problems)
-        raise CannotServeError(f"--fabric-file {path} is no fabric file:{problems}") from None
+        raise CannotServeError(f"--fabric-file {error.origin} gives no fabric:{problems}") from None
 
 
 def check_queue_policy_file(path: Path) -> None:

@@ -27,7 +27,7 @@ from atoll.local_ray import LocalRay
 from atoll.preflight import (
     CannotServeError,
     check_directory,
-    check_fabric_file,
+    check_fabric_files,
     check_listen_address,
     check_queue_policy_file,
     check_ray_address,
@@ -35,6 +35,8 @@ from atoll.preflight import (
     prepare_database,
 )
 from orchestrator.settings import InvalidSettingsError, Settings, read_settings
+from orchestrator.topology.declared import absolute, split_files
+from orchestrator.topology.sources.reading import InvalidFabricError
 
 LOCK = "serve.lock"
 ROUND_S = 0.2
@@ -57,12 +59,20 @@ def settings_for(**flags: Any) -> Settings:
     return settings
 
 
+def _absolute(files: str) -> str:
+    """Fabric files by paths that hold in any directory."""
+    try:
+        return os.pathsep.join(absolute(file) for file in split_files(files))
+    except InvalidFabricError as error:
+        raise CannotServeError(f"--fabric-file {error}") from None
+
+
 def serve(settings: Settings, shape: Shape | None, token: str | None, say: Say) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. Raises AtollError for all that cannot work."""
     settings = settings.model_copy(
         update={
             "state_directory": settings.state_directory.absolute(),
-            "fabric_file": settings.fabric_file and settings.fabric_file.absolute(),
+            "fabric_file": settings.fabric_file and _absolute(settings.fabric_file),
             "queue_policy_file": settings.queue_policy_file and settings.queue_policy_file.absolute(),
         }
     )
@@ -72,7 +82,7 @@ def serve(settings: Settings, shape: Shape | None, token: str | None, say: Say) 
             "--local 2x2x2 starts one here (leaf switches x nodes x slots)"
         )
     if settings.fabric_file is not None:
-        check_fabric_file(settings.fabric_file)
+        check_fabric_files(settings.fabric_file)
     if settings.queue_policy_file is not None:
         check_queue_policy_file(settings.queue_policy_file)
     check_listen_address(settings.host, settings.port, has_token=token is not None)
@@ -232,7 +242,7 @@ class ControlPlane:
             "ATOLL_HOST": settings.host,
             "ATOLL_PORT": str(settings.port),
             "ATOLL_RAY_ADDRESS": ray_address,
-            "ATOLL_FABRIC_FILE": str(settings.fabric_file) if settings.fabric_file else None,
+            "ATOLL_FABRIC_FILE": settings.fabric_file,
             "ATOLL_USER_CODE": str(settings.user_code).lower(),
             "ATOLL_QUEUE_POLICY_FILE": (
                 str(settings.queue_policy_file) if settings.queue_policy_file else None

@@ -40,8 +40,9 @@ class Settings(BaseSettings):
     controller_port: int = Field(default=0, ge=0, le=65535)
     """Port of the private endpoint; 0: any free one (the API finds it in the leader lease)."""
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
-    fabric_file: Path | None = None
-    """YAML file merged over the labels that Ray reports."""
+    fabric_file: str | None = None
+    """Topology files merged over the labels that Ray reports: `[NODES=]FILE`, several with the separator of PATH
+    between them."""
     user_code: bool = True
     """Whether jobs may name a module of their own (`model.import`), which runs as the ranks run."""
     queue_policy_file: Path | None = None

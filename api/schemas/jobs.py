@@ -210,17 +210,3 @@ class StreamProblem(Body):
     """Data of the event `problem`: why a stream stops before the job is over."""
 
     detail: str
-
-
-class AxisCostView(Body):
-    """What one axis sends in a step, in seconds, as estimated from the plan's bytes and the fabric's links."""
-
-    axis: str
-    seconds: float
-    by_tier: dict[str, float]
-    """Seconds on the links of each tier, of the rank that sends longest."""
-    widest: str
-    uplink: str | None
-    """The uplink that is the bottleneck; null when the rank's own link is."""
-    overlapped: bool
-    """Sent while backward computes."""

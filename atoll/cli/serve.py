@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -51,10 +52,11 @@ def serve(
         ),
     ] = None,
     fabric_file: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Topology that Ray's labels do not say, YAML. (default: ATOLL_FABRIC_FILE, or none)",
+            help="Topology that Ray's labels do not say, in any format of `atoll fabric show`; may be given several "
+            "times, also as NODES=FILE. (default: ATOLL_FABRIC_FILE, or none)",
         ),
     ] = None,
     user_code: Annotated[
@@ -92,7 +94,7 @@ def serve(
         storage_directory=storage_directory,
         state_directory=state_directory,
         ray_address=ray_address,
-        fabric_file=fabric_file,
+        fabric_file=os.pathsep.join(fabric_file) if fabric_file else None,
         user_code=user_code,
         queue_policy_file=queue_policy_file,
         token_file=token_file,

@@ -11,6 +11,7 @@ import structlog
 
 from orchestrator.lifecycle.ports import ClusterUnreachableError, Launcher
 from orchestrator.lifecycle.record import Record
+from orchestrator.topology.declared import Declared
 from orchestrator.topology.fabric import Fabric
 from orchestrator.topology.merge import merge
 
@@ -32,7 +33,7 @@ class Sighting:
 class ClusterWatch:
     """Asks for the fabric and tells SQL of changes. `look` may block for a call's deadline; `newest` never does.
 
-    A `declared` fabric (the fabric file) is completed by what the cluster reports and counts where they contradict.
+    A `declared` fabric (the fabric files) is completed by what the cluster reports and counts where they contradict.
     """
 
     def __init__(
@@ -40,12 +41,12 @@ class ClusterWatch:
         launcher: Launcher,
         record: Record,
         *,
-        declared: Fabric | None = None,
+        declared: Callable[[], Declared] | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._launcher = launcher
         self._declared = declared
-        self._conflicts: tuple[str, ...] = ()
+        self._problems: tuple[str, ...] = ()
         self._record = record
         self._clock_s = clock_s
         self._lock = threading.Lock()
@@ -67,8 +68,9 @@ class ClusterWatch:
             self._set(None, f"The cluster gives no answer: {error}")
         else:
             if self._declared is not None:
-                merged = merge(self._declared, fabric)
-                fabric, self._conflicts = merged.fabric, merged.conflicts
+                declared = self._declared()
+                merged = merge(declared.fabric, fabric)
+                fabric, self._problems = merged.fabric, (*declared.problems, *merged.conflicts)
             before = self.newest().fabric
             self._set(before if fabric == before else fabric, "")
         self._tell(self.newest())
@@ -87,7 +89,7 @@ class ClusterWatch:
                 log.warning("cluster-unreachable", message=sighting.message)
             self._told = sighting.message
             return
-        said = "\n".join(self._conflicts)
+        said = "\n".join(self._problems)
         if self._told != said:
             self._record.cluster_reachable(said)
             self._told = said

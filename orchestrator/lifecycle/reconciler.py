@@ -42,6 +42,7 @@ from orchestrator.spec.violations import InvalidSpecError
 from orchestrator.store import placements
 from orchestrator.store.engine import Database
 from orchestrator.store.errors import LeadershipLostError
+from orchestrator.topology.declared import Declared
 from orchestrator.topology.fabric import Fabric
 
 LOOK_EVERY_S = 1.0
@@ -74,7 +75,7 @@ class Reconciler:
         executor: Executor,
         clock: Callable[[], datetime],
         clock_s: Callable[[], float] = time.monotonic,
-        declared: Fabric | None = None,
+        declared: Callable[[], Declared] | None = None,
         policy: QueuePolicy | None = None,
     ) -> None:
         self._policy = policy or QueuePolicy()

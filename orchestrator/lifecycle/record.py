@@ -50,10 +50,10 @@ class Record:
         with self._write() as (session, now):
             nodes.observe(session, fabric, now=now)
 
-    def cluster_reachable(self, conflicts: str = "") -> None:
-        """`conflicts`: what the fabric file and the cluster contradict each other in, a line each."""
+    def cluster_reachable(self, problems: str = "") -> None:
+        """`problems`: of the fabric files, and what they and the cluster contradict each other in, a line each."""
         with self._write() as (session, _):
-            leases.report_cluster(session, self.token, reachable=True, message=conflicts)
+            leases.report_cluster(session, self.token, reachable=True, message=problems)
 
     def cluster_unreachable(self, message: str) -> None:
         """Shown on the lease and on every job that has not ended."""

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from orchestrator.lifecycle.reports import RankFacts
 from orchestrator.lifecycle.states import Reason
-from orchestrator.placement.placement import AxisOutcome
 from orchestrator.placement.placement import Placement as Decided
+from orchestrator.placement.report import axis_report
 from orchestrator.placement.room import Holding
 from orchestrator.queue.use import Span
 from orchestrator.store.nodes import node_from_json, node_to_json
@@ -40,7 +40,7 @@ def insert(
         incarnation=incarnation,
         slots=[[slot.node, slot.index] for slot in decided.slots],
         nodes=[node_to_json(node) for node in fabric.nodes if node.name in used],
-        axes=[axis_to_json(axis) for axis in decided.axes],
+        axes=[axis_report(axis) for axis in decided.axes],
         explanation=list(decided.explanation),
         ranks=[],
         cpus_per_rank=decided.cpus_per_rank,
@@ -53,10 +53,6 @@ def insert(
     session.add(row)
     session.flush()
     return row
-
-
-def axis_to_json(axis: AxisOutcome) -> dict[str, Any]:
-    return {**asdict(axis), "asked": axis.asked.value, "widest": axis.widest.value}
 
 
 def facts_to_json(facts: RankFacts) -> dict[str, Any]:

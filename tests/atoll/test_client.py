@@ -271,7 +271,7 @@ PAIRS = {
     "IntervalAdvice": "IntervalAdvice",
     "Estimate": "EstimateView",
     "PlanSearch": "SearchView",
-    "PlacedAxisCost": "AxisCostView",
+    "PlacedAxisCost": "PlacedAxisCost",
     "PlanAnswer": "PlanAnswer",
     "SlotView": "SlotView",
     "NodeView": "NodeView",

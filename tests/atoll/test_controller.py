@@ -190,7 +190,7 @@ def test_the_fabric_file_completes_and_corrects_what_ray_reports(
     file.write_text(
         "nodes:\n- {name: l0n0, leaf: elsewhere}\n- {name: l1n0, spine: s1}\n- {name: absent, accelerators: 8}\n"
     )
-    declared = settings.model_copy(update={"fabric_file": file})
+    declared = settings.model_copy(update={"fabric_file": str(file)})
     with running(declared, lambda _: FakeLauncher(FakeCluster())):
         eventually(lambda: leads(database, 1))
         found = lease(database)

@@ -25,7 +25,6 @@ from atoll.serve import serve as serve_until_told
 from orchestrator.queue.policy import QueuePolicy
 from orchestrator.settings import Settings
 from orchestrator.spec.sections import Tier
-from orchestrator.topology.fabric import Fabric, Node
 
 Atoll = Callable[..., Any]
 
@@ -116,9 +115,9 @@ def test_a_directory_that_cannot_be_written(serve: Any, tmp_path: Path, flag: st
     ("content", "told"),
     [
         (None, ["cannot be read: No such file"]),
-        (b"\xff\xfe", ["is no UTF-8 text"]),
-        (b"nodes: [", ["line 1, column 9: not valid YAML"]),
-        (b"[1]", ["a fabric file is a mapping with the key nodes"]),
+        (b"\xff\xfe", ["is empty"]),
+        (b"nodes: [", ["line 2: not valid YAML"]),
+        (b"[1]", ["is a list of things that are no nodes or topologies"]),
         (
             b"nodes:\n- {name: n, accelerators: many, leaff: l0}\n- {leaf: 7}\n",
             [
@@ -180,11 +179,19 @@ def test_a_queue_policy_that_cannot_be_taken(
     assert not (tmp_path / "state").exists()
 
 
+PAIR = """\tGPU0\tGPU1\tCPU Affinity
+GPU0\t X \tNV4\t0-15
+GPU1\tNV4\t X \t0-15
+"""
+"""`nvidia-smi topo -m` of two GPUs."""
+
+
 def test_the_files_reach_the_controller_by_their_absolute_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller is a process of its own: what it reads is its environment."""
-    (tmp_path / "fabric.yaml").write_text("nodes: [{name: n0, leaf: l0}]")
+    (tmp_path / "fabric.yaml").write_text("nodes: [{name: n0, accelerators: 2, leaf: l0}]")
+    (tmp_path / "inside.txt").write_text(PAIR)
     (tmp_path / "queue.yaml").write_text("reservations: 3")
     monkeypatch.chdir(tmp_path)
     given: dict[str, Any] = {}
@@ -195,16 +202,19 @@ def test_the_files_reach_the_controller_by_their_absolute_paths(
 
     monkeypatch.setattr(ControlPlane, "run", run)
     settings = settings_for(
-        fabric_file=Path("fabric.yaml"),
+        fabric_file="fabric.yaml:n0=inside.txt",
         queue_policy_file=Path("queue.yaml"),
         state_directory=Path("state"),
         port=0,
     )
     assert serve_until_told(settings, Shape(1, 1, 1), None, lambda line: None) == 0
-    assert given["ATOLL_FABRIC_FILE"] == str(tmp_path / "fabric.yaml")
-    assert declared_fabric(Settings(fabric_file=given["ATOLL_FABRIC_FILE"])) == Fabric(
-        (Node("n0", 0, {Tier.LEAF: "l0"}),)
-    )
+    assert given["ATOLL_FABRIC_FILE"] == f"{tmp_path}/fabric.yaml:n0={tmp_path}/inside.txt"
+    monkeypatch.chdir("/")
+    declared = declared_fabric(Settings(fabric_file=given["ATOLL_FABRIC_FILE"]))
+    assert declared is not None
+    (node,) = declared().fabric.nodes
+    assert (node.name, node.accelerators, node.domains[Tier.LEAF]) == ("n0", 2, "l0")
+    assert node.domains[Tier.ISLAND] == "n0", "the inside of n0 says that NVLink joins both"
     policy = queue_policy(Settings(queue_policy_file=given["ATOLL_QUEUE_POLICY_FILE"]))
     assert policy == QueuePolicy(reservations=3)
 

@@ -104,11 +104,30 @@ def visit(browser: Browser) -> Iterator[Opener]:
 @pytest.fixture(scope="session")
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The API on a database with 10,000 jobs and one job in every state; no controller runs."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('seeded') / 'atoll.db'}"
-    script = ROOT / "tests" / "web" / "seeded_store.py"
-    made = subprocess.run(
-        [sys.executable, str(script), url], check=True, capture_output=True, cwd=ROOT, env=_environment({})
-    )
+    with _filled(tmp_path_factory.mktemp("seeded"), "seeded_store.py") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The API on a fabric of 10,240 accelerators with the jobs that hold most of it; no controller runs."""
+    with _filled(tmp_path_factory.mktemp("large"), "large_store.py") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The API on two idle nodes of eight H100; no controller runs."""
+    with _filled(tmp_path_factory.mktemp("idle"), "large_store.py", "--nodes", "2", "--idle") as server:
+        yield server
+
+
+@contextmanager
+def _filled(folder: Path, script: str, *arguments: str) -> Iterator[Server]:
+    """The API on a database that a script of this folder has filled."""
+    url = f"sqlite:///{folder / 'atoll.db'}"
+    command = [sys.executable, str(ROOT / "tests" / "web" / script), url, *arguments]
+    made = subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=_environment({}))
     with _api({"DATABASE_URL": url}) as address:
         yield Server(address, json.loads(made.stdout))
 

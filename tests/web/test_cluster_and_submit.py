@@ -14,7 +14,11 @@ def test_cluster_tells_who_holds_what(seeded: Server, visit: Opener) -> None:
     page = visit(f"{seeded.url}/cluster")
     expect(page.get_by_text("5 of 6 alive")).to_be_visible()
     expect(page.get_by_label("Problems")).to_contain_text("Node n4 is lost.")
-    page.get_by_role("application", name="Fabric with 12 slots").focus()
+    drawing = page.get_by_role("application", name="Fabric with 12 slots")
+    drawing.focus()
+    expect(page.get_by_text("spine s0: 12 slots on 6 nodes: 8 held by 1 job")).to_be_visible()
+    for _ in ("spine", "leaf", "node"):
+        page.keyboard.press("Enter")
     expect(page.get_by_text("Rank 0 of demo")).to_be_visible()
     page.keyboard.press("End")
     expect(page.get_by_text("Out of use, the node takes no new work")).to_be_visible()

@@ -29,6 +29,8 @@ PAGES = {
     "giant": ("/jobs/{giant}", "text=stage 15", "giant · succeeded"),
     "queue": ("/queue", "text=vision-tuner", "Queue"),
     "cluster": ("/cluster", "text=Node n4 is lost", "Cluster"),
+    "cluster-leaf": ("/cluster?at=leaf:l1", "text=Inside leaf l1", "Cluster"),
+    "plan": ("/plan", "text=Not compared yet", "Compare plans"),
     "submit": ("/submit", "text=Not checked yet", "Submit a job"),
     "not-found": ("/nowhere", "text=There is no such page", "Not found"),
     "no-job": ("/jobs/01a22e97-0000-7000-8000-000000000000", "text=There is no such job", "Job"),
@@ -62,17 +64,21 @@ def test_page_fits_and_is_accessible(
     assert wrong == []
 
 
+PAGES_OF_THE_BAR = (
+    ("Queue", "Queue"),
+    ("Cluster", "Cluster"),
+    ("Plan", "Compare plans"),
+    ("Submit", "Submit a job"),
+    ("Jobs", "Jobs"),
+)
+
+
 def test_every_page_is_reached_by_keyboard(seeded: Server, visit: Opener) -> None:
     page = visit(f"{seeded.url}/jobs")
     page.wait_for_selector("text=sweep-09999")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
-    for link, heading in (
-        ("Queue", "Queue"),
-        ("Cluster", "Cluster"),
-        ("Submit", "Submit a job"),
-        ("Jobs", "Jobs"),
-    ):
+    for link, heading in PAGES_OF_THE_BAR:
         page.get_by_role("navigation", name="Main").get_by_role("link", name=link).focus()
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_have_text(heading)

@@ -66,6 +66,8 @@ const job = createRoute({
 const cluster = createRoute({
   getParentRoute: () => root,
   path: "/cluster",
+  /** `at`: the domain of the fabric that is shown, `leaf:l3`. */
+  validateSearch: (search): { at?: string | undefined } => ({ at: text(search.at) }),
   component: lazyRouteComponent(() => import("./pages/cluster/ClusterPage"), "ClusterPage"),
 });
 
@@ -85,8 +87,16 @@ const submit = createRoute({
   component: lazyRouteComponent(() => import("./pages/submit/SubmitPage"), "SubmitPage"),
 });
 
+const plan = createRoute({
+  getParentRoute: () => root,
+  path: "/plan",
+  /** `from`: id of a job whose file is compared. */
+  validateSearch: (search): { from?: string | undefined } => ({ from: text(search.from) }),
+  component: lazyRouteComponent(() => import("./pages/plan/PlanPage"), "PlanPage"),
+});
+
 export const router = createRouter({
-  routeTree: root.addChildren([home, jobs, job, queue, cluster, submit]),
+  routeTree: root.addChildren([home, jobs, job, queue, cluster, plan, submit]),
   defaultPendingComponent: () => <Loading label="Loading the page" />,
   defaultErrorComponent: ({ error, reset }) => (
     <Failure title="This page could not be shown" error={error} onRetry={reset} />
@@ -97,5 +107,9 @@ export const router = createRouter({
 declare module "@tanstack/react-router" {
   interface Register {
     router: typeof router;
+  }
+  interface HistoryState {
+    /** A job file on its way from one editor to another. */
+    draft?: string;
   }
 }

@@ -17,6 +17,7 @@ class InvalidFabricError(ValueError):
     """A fabric file that cannot be taken; `problems` and the message have every violation."""
 
     def __init__(self, origin: str, problems: list[str]) -> None:
+        self.origin = origin
         self.problems = problems
         super().__init__(f"{origin}: " + "; ".join(problems))
 

@@ -22,6 +22,8 @@ export type QueueView = Schemas["QueueView"];
 export type QueuedJobView = Schemas["QueuedJobView"];
 export type ProjectView = Schemas["ProjectView"];
 export type PlanAnswer = Schemas["PlanAnswer"];
+export type EstimateView = Schemas["EstimateView"];
+export type AxisCost = Schemas["AxisCost"];
 export type LogView = Schemas["LogView"];
 export type TimelineSummary = Schemas["TimelineSummary"];
 export type TimelineView = Schemas["TimelineView"];
@@ -33,6 +35,9 @@ export const PAGE_SIZE = 50;
 const LIST_REFRESH_MS = 2_000;
 const JOB_REFRESH_MS = 1_500;
 const CLUSTER_REFRESH_MS = 3_000;
+const LARGE_CLUSTER_REFRESH_MS = 10_000;
+/** Nodes above which the cluster is asked for less often: the answer is a megabyte then. */
+const LARGE_CLUSTER = 500;
 
 const TERMINAL: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 
@@ -103,7 +108,10 @@ export function clusterQuery() {
   return queryOptions({
     queryKey: ["cluster"],
     queryFn: ({ signal }) => body(api.GET("/api/v1/cluster", { signal })),
-    refetchInterval: CLUSTER_REFRESH_MS,
+    refetchInterval: ({ state }) =>
+      (state.data?.nodes.length ?? 0) > LARGE_CLUSTER ? LARGE_CLUSTER_REFRESH_MS : CLUSTER_REFRESH_MS,
+    // Every answer differs in when nodes were seen; comparing 10,000 slots would take longer than drawing them.
+    structuralSharing: false,
   });
 }
 
@@ -150,6 +158,20 @@ const AS_TEXT = {
 
 export async function checkPlan(jobFile: string): Promise<PlanAnswer> {
   return body(api.POST("/api/v1/plan", { ...AS_TEXT, body: jobFile as never }));
+}
+
+export interface PlanQuestion {
+  jobFile: string;
+  /** Accelerators that plans may use; those of the file's own plan when left out. */
+  ranks?: number | undefined;
+  /** Tokens that the time and the GPU-hours are of; those of the file's steps when left out. */
+  tokens?: number | undefined;
+}
+
+/** The file's own plan and the fastest that are found. Takes seconds. */
+export async function searchPlans({ jobFile, ranks, tokens }: PlanQuestion): Promise<PlanAnswer> {
+  const query = { auto: true, ranks, tokens };
+  return body(api.POST("/api/v1/plan", { ...AS_TEXT, body: jobFile as never, params: { query } }));
 }
 
 /** Submits once: the same key may be sent again after a lost answer and makes no second job. */

@@ -300,7 +300,7 @@ export interface paths {
         /**
          * Plan
          * @description Solves for the nodes as last seen and the slots and CPUs that are free now; costs are those of the whole
-         *     cluster.
+         *     cluster. A search is 503 when it is not done within a minute; other requests are served meanwhile.
          */
         post: operations["planJob"];
         delete?: never;
@@ -481,35 +481,6 @@ export interface components {
              * @description The nearest tier that holds the axis's groups.
              */
             tier: string;
-        };
-        /**
-         * AxisCostView
-         * @description What one axis sends in a step, in seconds, as estimated from the plan's bytes and the fabric's links.
-         */
-        AxisCostView: {
-            /** Axis */
-            axis: string;
-            /**
-             * By Tier
-             * @description Seconds on the links of each tier, of the rank that sends longest.
-             */
-            by_tier: {
-                [key: string]: number;
-            };
-            /**
-             * Overlapped
-             * @description Sent while backward computes.
-             */
-            overlapped: boolean;
-            /** Seconds */
-            seconds: number;
-            /**
-             * Uplink
-             * @description The uplink that is the bottleneck; null when the rank's own link is.
-             */
-            uplink: string | null;
-            /** Widest */
-            widest: string;
         };
         /**
          * AxisRule
@@ -1674,6 +1645,35 @@ export interface components {
          */
         PipelineSchedule: "gpipe" | "1f1b" | "interleaved-1f1b" | "zero-bubble" | "zbv";
         /**
+         * PlacedAxisCost
+         * @description What one axis sends in a step, in seconds, as estimated from the plan's bytes and the links of its placement.
+         */
+        PlacedAxisCost: {
+            /** Axis */
+            axis: string;
+            /**
+             * By Tier
+             * @description Seconds on the links of each tier, of the rank that sends longest.
+             */
+            by_tier: {
+                [key: string]: number;
+            };
+            /**
+             * Overlapped
+             * @description Sent while backward computes.
+             */
+            overlapped: boolean;
+            /** Seconds */
+            seconds: number;
+            /**
+             * Uplink
+             * @description The uplink that is the bottleneck; null when the rank's own link is.
+             */
+            uplink: string | null;
+            /** Widest */
+            widest: string;
+        };
+        /**
          * PlacementSpec
          * @description How near the ranks of an axis must be, and which axes are nearest.
          */
@@ -1762,7 +1762,7 @@ export interface components {
              * Costs
              * @description Communication of a step by axis as placed; empty when the job does not fit or its traffic is not known.
              */
-            costs: components["schemas"]["AxisCostView"][];
+            costs: components["schemas"]["PlacedAxisCost"][];
             /** @description Null when the cost is not known; `notes` says why. */
             estimate: components["schemas"]["EstimateView"] | null;
             /**
@@ -1792,6 +1792,13 @@ export interface components {
             refusal_details: string[];
             /** @description With `auto`: the fastest plans for this job. */
             search: components["schemas"]["SearchView"] | null;
+            /**
+             * Spec
+             * @description The job as it was read, with every default.
+             */
+            spec: {
+                [key: string]: unknown;
+            };
             /** World Size */
             world_size: number;
         };
@@ -2584,7 +2591,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2667,7 +2674,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2799,7 +2806,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2885,7 +2892,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2980,7 +2987,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3066,7 +3073,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3157,7 +3164,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3249,7 +3256,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3344,7 +3351,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3435,7 +3442,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3529,7 +3536,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3622,7 +3629,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3714,7 +3721,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3805,7 +3812,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3891,7 +3898,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4009,7 +4016,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { bytes, count, flopsPerSecond, loss, metric, percent, plural, tokensPerSecond } from "./numbers";
-import { age, duration, remainingSeconds } from "./time";
+import { age, duration, exactly, remainingSeconds } from "./time";
 import { toYaml } from "./yaml";
 
 describe("numbers", () => {
@@ -50,6 +50,16 @@ describe("time", () => {
     [273_600, "3 d 4 h"],
     [null, "–"],
   ])("writes %s s as %s", (seconds, text) => expect(duration(seconds)).toBe(text));
+
+  it.each([
+    [0, "0 ms"],
+    [0.0000123, "0.012 ms"],
+    [0.0072561, "7.26 ms"],
+    [0.4, "400 ms"],
+    [1.309, "1.31 s"],
+    [85.349, "85.3 s"],
+    [12_345.6, "12,346 s"],
+  ])("writes %s s to three digits as %s", (seconds, text) => expect(exactly(seconds)).toBe(text));
 
   it("ages in one unit and never below zero", () => {
     const now = Date.parse("2026-11-30T12:00:00Z");

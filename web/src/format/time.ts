@@ -2,6 +2,13 @@
 
 const MISSING = "–";
 
+/** Span to three digits, for comparing: `7.26 ms`, `1.31 s`, `85.3 s`. */
+export function exactly(seconds: number): string {
+  const [value, unit] = seconds < 1 ? [seconds * 1000, "ms"] : [seconds, "s"];
+  const digits = value === 0 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(value)));
+  return `${value.toLocaleString("en-US", { maximumFractionDigits: Math.min(digits, 3) })} ${unit}`;
+}
+
 /** Span in its two largest units: `850 ms`, `42 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds == null || !Number.isFinite(seconds)) return MISSING;

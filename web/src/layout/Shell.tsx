@@ -31,6 +31,9 @@ export function Shell() {
           <Link to="/cluster" className={styles.navLink}>
             Cluster
           </Link>
+          <Link to="/plan" className={styles.navLink}>
+            Plan
+          </Link>
           <Link to="/submit" className={styles.navLink}>
             Submit
           </Link>

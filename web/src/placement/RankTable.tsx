@@ -1,18 +1,15 @@
-import { Button } from "@mantine/core";
 import { useState } from "react";
 import type { RankView } from "../api/queries";
-import { count } from "../format/numbers";
+import { Pager } from "../layout/Pager";
 import { Table } from "../layout/Panel";
 import { type AxisDegree, coordinateName } from "./axes";
-import styles from "./placement.module.css";
 
 const PAGE = 64;
 
 /** The placement as a table: the same facts as the drawing. */
 export function RankTable({ ranks, axes }: { ranks: RankView[]; axes: AxisDegree[] }) {
-  const [page, setPage] = useState(0);
-  const pages = Math.max(1, Math.ceil(ranks.length / PAGE));
-  const start = Math.min(page, pages - 1) * PAGE;
+  const [wanted, setStart] = useState(0);
+  const start = wanted < ranks.length ? wanted : 0;
   return (
     <>
       <Table
@@ -51,19 +48,7 @@ export function RankTable({ ranks, axes }: { ranks: RankView[]; axes: AxisDegree
           </tr>
         ))}
       </Table>
-      {pages > 1 && (
-        <div className={styles.pager}>
-          <span className="dim">
-            {count(start + 1)} to {count(Math.min(start + PAGE, ranks.length))} of {count(ranks.length)} ranks
-          </span>
-          <Button size="compact-xs" variant="default" disabled={page === 0} onClick={() => setPage(page - 1)}>
-            Previous
-          </Button>
-          <Button size="compact-xs" variant="default" disabled={page >= pages - 1} onClick={() => setPage(page + 1)}>
-            Next
-          </Button>
-        </div>
-      )}
+      <Pager start={start} page={PAGE} total={ranks.length} noun="rank" onStart={setStart} />
     </>
   );
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { axisColors, contrast, css, DISTINCT, inkOn, oklch, parseHex, type Rgb, type Scheme } from "./color";
+import { axisColors, contrast, css, DISTINCT, inkOn, jobColors, oklch, parseHex, type Rgb, type Scheme } from "./color";
 import sheet from "./app.css?raw";
 
 const TEXT = 4.5; // WCAG 2.2, 1.4.3
@@ -19,6 +19,15 @@ describe.each<Scheme>(["light", "dark"])("rank colours, %s", (scheme) => {
   it.each([1, 2, 4, DISTINCT, 9, 64, 1024])("carry readable numbers for %d values", (count) => {
     const colors = axisColors(count, scheme);
     expect(colors).toHaveLength(count);
+    for (const color of colors) expect(contrast(color, inkOn(color))).toBeGreaterThanOrEqual(TEXT);
+  });
+
+  it("tell neighbouring jobs apart, however many there are", () => {
+    const colors = jobColors(300, scheme);
+    colors.slice(1).forEach((color, i) => {
+      const distance = Math.hypot(...color.map((channel, part) => channel - (colors[i]?.[part] ?? 0)));
+      expect(distance).toBeGreaterThan(60); // of 442 between black and white
+    });
     for (const color of colors) expect(contrast(color, inkOn(color))).toBeGreaterThanOrEqual(TEXT);
   });
 

@@ -78,3 +78,10 @@ export function axisColors(count: number, scheme: Scheme): Rgb[] {
     return oklch(0.45 + 0.42 * part, 0.13, 290 - 200 * part);
   });
 }
+
+/** Colours of jobs that lie side by side in any order: beyond a few, each next one is a golden angle away. */
+export function jobColors(count: number, scheme: Scheme): Rgb[] {
+  if (count <= DISTINCT) return axisColors(count, scheme);
+  const base = scheme === "light" ? 0.68 : 0.66;
+  return Array.from({ length: count }, (_, i) => oklch(base + 0.11 * ((i % 3) - 1), 0.125, (245 + 137.508 * i) % 360));
+}

@@ -1,14 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { type ClusterView, clusterQuery } from "../../api/queries";
+import { FabricExplorer } from "../../fabric/FabricExplorer";
 import { count } from "../../format/numbers";
 import layout from "../../layout/layout.module.css";
 import { Failure, Loading, Notice } from "../../layout/Notice";
 import { Facts, Panel } from "../../layout/Panel";
 import { useTitle } from "../../layout/title";
 import styles from "./cluster.module.css";
-import { FabricMap } from "./FabricMap";
 import { NodeTable } from "./NodeTable";
+
+const route = getRouteApi("/cluster");
 
 export function ClusterPage() {
   useTitle("Cluster");
@@ -35,6 +38,8 @@ export function ClusterPage() {
 }
 
 function Cluster({ cluster }: { cluster: ClusterView }) {
+  const { at } = route.useSearch();
+  const navigate = useNavigate();
   const alive = cluster.nodes.filter((node) => node.alive).length;
   const held = cluster.nodes.flatMap((node) => node.slots).filter((slot) => slot.job_id !== null).length;
   const facts: [string, ReactNode][] = [
@@ -57,14 +62,18 @@ function Cluster({ cluster }: { cluster: ClusterView }) {
           </Notice>
         </Panel>
       ) : (
-        <>
-          <Panel title="Fabric">
-            <FabricMap nodes={cluster.nodes} />
-          </Panel>
-          <Panel title="Nodes" flush>
-            <NodeTable nodes={cluster.nodes} />
-          </Panel>
-        </>
+        <FabricExplorer
+          nodes={cluster.nodes}
+          problems={cluster.problems}
+          at={at}
+          onAt={(id) => void navigate({ to: "/cluster", search: { at: id } })}
+        >
+          {(nodes, domain) => (
+            <Panel title={`Nodes of ${domain}`} flush>
+              <NodeTable key={domain} nodes={nodes} />
+            </Panel>
+          )}
+        </FabricExplorer>
       )}
     </div>
   );
@@ -81,16 +90,32 @@ function Health({ value }: { value: string }) {
   );
 }
 
+/** Problems named at once; the others fold out. */
+const NAMED = 6;
+
 function Problems({ problems }: { problems: string[] }) {
   if (problems.length === 0) return null;
+  const more = problems.slice(NAMED);
   return (
     <section className={styles.problems} aria-label="Problems" role="status">
-      <h2>{problems.length === 1 ? "A problem" : `${problems.length} problems`}</h2>
-      <ul>
-        {problems.map((problem) => (
-          <li key={problem}>{problem}</li>
-        ))}
-      </ul>
+      <h2>{problems.length === 1 ? "A problem" : `${count(problems.length)} problems`}</h2>
+      <ProblemList problems={problems.slice(0, NAMED)} />
+      {more.length > 0 && (
+        <details>
+          <summary>{count(more.length)} more</summary>
+          <ProblemList problems={more} />
+        </details>
+      )}
     </section>
+  );
+}
+
+function ProblemList({ problems }: { problems: string[] }) {
+  return (
+    <ul>
+      {problems.map((problem) => (
+        <li key={problem}>{problem}</li>
+      ))}
+    </ul>
   );
 }

@@ -1,23 +1,20 @@
-import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import type { NodeView } from "../../api/queries";
-import { count } from "../../format/numbers";
+import { holdersOf, conditionOf } from "../../fabric/occupancy";
 import { age, localTime } from "../../format/time";
 import { useNow } from "../../layout/clock";
+import { Pager } from "../../layout/Pager";
 import { Table } from "../../layout/Panel";
-import placement from "../../placement/placement.module.css";
 import styles from "./cluster.module.css";
-import { holdersOf, slotsOf } from "./slots";
 
-const PAGE = 100;
+const PAGE = 25;
 
 /** Nodes as a table: the same facts as the drawing. */
 export function NodeTable({ nodes }: { nodes: NodeView[] }) {
   const now = useNow();
-  const [page, setPage] = useState(0);
-  const pages = Math.max(1, Math.ceil(nodes.length / PAGE));
-  const start = Math.min(page, pages - 1) * PAGE;
+  const [wanted, setStart] = useState(0);
+  const start = wanted < nodes.length ? wanted : 0;
   return (
     <>
       <Table
@@ -39,26 +36,14 @@ export function NodeTable({ nodes }: { nodes: NodeView[] }) {
           <NodeRow key={node.name} node={node} now={now} />
         ))}
       </Table>
-      {pages > 1 && (
-        <div className={placement.pager}>
-          <span className="dim">
-            {count(start + 1)} to {count(Math.min(start + PAGE, nodes.length))} of {count(nodes.length)} nodes
-          </span>
-          <Button size="compact-xs" variant="default" disabled={page === 0} onClick={() => setPage(page - 1)}>
-            Previous
-          </Button>
-          <Button size="compact-xs" variant="default" disabled={page >= pages - 1} onClick={() => setPage(page + 1)}>
-            Next
-          </Button>
-        </div>
-      )}
+      <Pager start={start} page={PAGE} total={nodes.length} noun="node" onStart={setStart} />
     </>
   );
 }
 
 function NodeRow({ node, now }: { node: NodeView; now: number }) {
   const free = node.slots.filter((slot) => slot.job_id === null).length;
-  const state = !node.alive ? "gone" : node.schedulable ? "alive" : "takes no work";
+  const state = conditionOf(node);
   return (
     <tr>
       <td>
@@ -73,8 +58,8 @@ function NodeRow({ node, now }: { node: NodeView; now: number }) {
       <td className="number">
         {node.alive && node.schedulable ? free : 0} of {node.slots.length}
       </td>
-      <td>
-        {holdersOf(slotsOf([node])).map((holder) => (
+      <td className={styles.held}>
+        {holdersOf([node]).map((holder) => (
           <div key={holder.jobId}>
             <Link to="/jobs/$jobId" params={{ jobId: holder.jobId }}>
               {holder.name}

@@ -21,6 +21,9 @@ export function SpecView({ job }: { job: JobDetail }) {
         <Link to="/submit" search={{ from: job.id }} className={styles.again}>
           Start a new job from this file
         </Link>
+        <Link to="/plan" search={{ from: job.id }}>
+          Compare plans for it
+        </Link>
       </div>
       {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrolling region must take keys */}
       <pre tabIndex={0} className={styles.spec} aria-label={`Job file, ${format}`}>

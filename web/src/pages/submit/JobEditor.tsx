@@ -11,6 +11,15 @@ interface JobEditorProps {
 
 const MIN_LINES = 24;
 
+/** Selects a line, from 1, of the editor. */
+export function goToLine(area: HTMLTextAreaElement | null, line: number): void {
+  if (area === null) return;
+  const { value } = area;
+  const start = value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+  area.focus();
+  area.setSelectionRange(start, start + (value.slice(start).split("\n", 1)[0]?.length ?? 0));
+}
+
 /** A plain text field with line numbers; it grows with the text, so numbers and lines always meet. */
 export function JobEditor({ ref, value, onChange, marked }: JobEditorProps) {
   const hint = useId();

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { getRouteApi, useLocation, useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { ProblemError, sentence } from "../../api/problem";
 import { checkPlan, jobQuery, submitJob } from "../../api/queries";
@@ -10,7 +10,7 @@ import { Loading, Notice } from "../../layout/Notice";
 import { Panel } from "../../layout/Panel";
 import { useTitle } from "../../layout/title";
 import DEMO_JOB from "./demo.yaml?raw"; // The same text as examples/demo.yaml: tests/web holds them together.
-import { JobEditor } from "./JobEditor";
+import { goToLine, JobEditor } from "./JobEditor";
 import { newKey } from "./key";
 import { PlanPreview } from "./PlanPreview";
 import styles from "./submit.module.css";
@@ -22,8 +22,9 @@ const route = getRouteApi("/submit");
 export function SubmitPage() {
   useTitle("Submit a job");
   const { from } = route.useSearch();
+  const draft = useLocation({ select: ({ state }) => state.draft });
   const source = useQuery({ ...jobQuery(from ?? ""), enabled: from !== undefined, refetchInterval: false });
-  if (from === undefined) return <SubmitForm initial={DEMO_JOB} />;
+  if (from === undefined) return <SubmitForm key={draft} initial={draft ?? DEMO_JOB} />;
   if (source.data !== undefined) return <SubmitForm initial={toYaml(source.data.spec)} />;
   if (source.isError) return <SubmitForm initial={DEMO_JOB} />;
   return <Loading label="Loading the job file" rows={8} />;
@@ -61,13 +62,6 @@ function SubmitForm({ initial }: { initial: string }) {
     plan.reset();
     submit.reset();
   };
-  const goTo = (line: number) => {
-    const area = editor.current;
-    if (area === null) return;
-    const start = text.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
-    area.focus();
-    area.setSelectionRange(start, start + (text.slice(start).split("\n", 1)[0]?.length ?? 0));
-  };
 
   return (
     <>
@@ -79,6 +73,14 @@ function SubmitForm({ initial }: { initial: string }) {
           title="Job file"
           actions={
             <>
+              <Button
+                size="xs"
+                variant="subtle"
+                disabled={text.trim() === ""}
+                onClick={() => void navigate({ to: "/plan", state: { draft: text } })}
+              >
+                Compare plans
+              </Button>
               <Button
                 size="xs"
                 variant="default"
@@ -112,7 +114,7 @@ function SubmitForm({ initial }: { initial: string }) {
           {error !== null ? (
             <Panel title={violations.length > 0 ? "This job cannot be taken" : "The server did not take it"}>
               {violations.length > 0 ? (
-                <Violations located={located} onGoTo={goTo} />
+                <Violations located={located} onGoTo={(line) => goToLine(editor.current, line)} />
               ) : (
                 <p role="alert">{sentence(error)}</p>
               )}
