@@ -133,7 +133,7 @@ class _Question:
         if self.workload is None or not self.workload.demands:
             return None
         tariff = tariff_of(self.fabric.links, tuple(reversed(table.locality)))
-        return Pricing(self.mesh, self.workload, tariff, self.workload.hidden_s(kind))
+        return Pricing(self.mesh, self.workload.on(kind), tariff, self.workload.hidden_s(kind))
 
     def _kinds(self) -> list[str | None]:
         """Accelerator types to try, in natural order, unknown last; one entry when they may be mixed."""
