@@ -15,7 +15,7 @@ from orchestrator.topology.links import Link
 FREE = {axis: {"tier": "any", "mode": "preferred"} for axis in ("tp", "pp", "dp")}
 """No rule: what a placement costs decides alone."""
 MEMORY = Link("memory", 600e6, 50e-6)
-"""Inside a node gloo's bytes pass the kernel's loopback, which is not shaped: about 5 Gbit/s, as it was seen to reach."""
+"""Inside a node gloo's bytes pass the kernel's loopback, which is not shaped: about 5 Gbit/s, as was seen."""
 LATENCY_S = 100e-6
 TEXT = "A ring of islands around a lagoon. " * 1200
 """What is trained on: enough for some steps, and little, since every turn sends it to all ranks."""
