@@ -1,0 +1,287 @@
+"""Measures the network between nodes: one actor for each accelerator that takes part, pairs of them round by round.
+
+Two actors become a process group of two ranks, over the backend that training uses on their device, and send to each
+other what training sends: tensors. Actors hold their accelerators while they measure, and end with this process.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from statistics import median
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+
+from actors import network, ray_nodes
+from orchestrator.recovery.timeouts import CONTROL_CALL_S, PROBE_MEET_S, PROBE_START_S, probe_pair_s
+from orchestrator.topology.fabric import Fabric, Node, Slot
+from orchestrator.topology.names import natural_key
+from orchestrator.topology.probe.findings import Measurement
+from orchestrator.topology.probe.rounds import Pair, Round, rounds_of
+
+PINGS = 20
+FIRST_BLOCK_BYTES, LAST_BLOCK_BYTES = 1 << 14, 1 << 26
+LONG_ENOUGH_S = 0.03
+"""A block that takes so long to arrive tells the rate well enough to choose how much to send."""
+
+Told = Callable[[str], None]
+
+
+class Prober:
+    """The actor: one end of pairs."""
+
+    def __init__(self, index: int) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(index)  # before torch looks
+        self._address = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+        if (interface := network.interface_of(self._address)) is not None:
+            os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
+
+    def ready(self) -> None:
+        """Returns once everything is imported and the device is bound."""
+        from actors.training import device
+
+        self._device = device.bind()
+
+    def place(self) -> tuple[str, int]:
+        """Where the other end of the next pair will find this one."""
+        with socket.create_server((self._address, 0)) as server:
+            return self._address, server.getsockname()[1]
+
+    def meet(self, rank: int, place: tuple[str, int], deadline_s: float) -> None:
+        """Connects with the other end; the end of rank 0 is found at `place`."""
+        import torch.distributed as dist
+
+        from actors.training import device
+
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        timeout = timedelta(seconds=deadline_s)
+        store = dist.TCPStore(*place, is_master=rank == 0, timeout=timeout, wait_for_workers=False)  # type: ignore[attr-defined]
+        dist.init_process_group(
+            device.backend(self._device), store=store, rank=rank, world_size=2, timeout=timeout
+        )
+        self._rank = rank
+        self._pass(self._bytes(8), sender=0)
+        self._pass(self._bytes(8), sender=1)
+
+    def measure(self, seconds: float) -> dict[str, float]:
+        """Latency in s, one way, and bytes per second out (rank 0 to rank 1) and back, each way for about `seconds`."""
+        small, times = self._bytes(8), []
+        for _ in range(PINGS):
+            began = time.perf_counter()
+            self._pass(small, sender=0)
+            self._pass(small, sender=1)
+            times.append(time.perf_counter() - began)
+        out, back = (self._stream(sender, seconds) for sender in (0, 1))
+        return {"latency_s": median(times) / 2, "out": out, "back": back}
+
+    def _stream(self, sender: int, seconds: float) -> float:
+        """Rate of a stream of blocks; blocks grow until one takes long enough. Known to the sender, who says it."""
+        import torch
+
+        size, count, rate = FIRST_BLOCK_BYTES, 1, 0.0
+        plan = torch.zeros(3, dtype=torch.float64, device=self._device)
+        while count:
+            block, began = self._bytes(size), time.perf_counter()
+            for _ in range(count):
+                self._pass(block, sender=sender)
+            self._pass(self._bytes(8), sender=1 - sender)  # all has arrived
+            taken = time.perf_counter() - began
+            rate = size * count / taken
+            if count > 1 or taken >= seconds:
+                size, count = 0, 0
+            elif taken < LONG_ENOUGH_S and size < LAST_BLOCK_BYTES:
+                size *= 2
+            else:
+                count = max(2, round(seconds / taken))
+            plan.copy_(torch.tensor([size, count, rate], dtype=torch.float64))
+            self._pass(plan, sender=sender)
+            size, count, rate = int(plan[0]), int(plan[1]), float(plan[2])
+        return rate
+
+    def _pass(self, tensor: Any, *, sender: int) -> None:
+        """From `sender` to the other; returns when it has left, or arrived."""
+        import torch.distributed as dist
+
+        from actors.training import device
+
+        if self._rank == sender:
+            dist.send(tensor, 1 - self._rank)
+        else:
+            dist.recv(tensor, 1 - self._rank)
+        device.synchronize(self._device)
+
+    def _bytes(self, size: int) -> Any:
+        import torch
+
+        return torch.zeros(size, dtype=torch.uint8, device=self._device)
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    measurements: tuple[Measurement, ...]
+    skipped: Mapping[str, str]
+    """Nodes that did not measure, and why."""
+
+
+def probe(fabric: Fabric, *, most: int, seconds: float, told: Told) -> Probed:
+    """Measures between the nodes of `fabric` that live, at most `most` rounds of a kind and tier. This process is a
+    driver of the cluster. Nothing waits beyond its deadline."""
+    skipped: dict[str, str] = {}
+    crew = _Crew.start(fabric, skipped, told)
+    try:
+        rounds = rounds_of(fabric, crew.ends, most)
+        found: list[Measurement] = []
+        for number, one in enumerate(rounds):
+            crowd = "all pairs at once" if one.loaded else "one pair between two"
+            told(f"round {number + 1} of {len(rounds)}: {one.tier}, {len(one.pairs)} pairs, {crowd}")
+            found += crew.play(one, number, seconds)
+    finally:
+        crew.end()
+    return Probed(tuple(found), skipped)
+
+
+@dataclass
+class _Crew:
+    skipped: dict[str, str]
+    actors: dict[Slot, Any] = field(default_factory=dict)
+    _node_ids: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, fabric: Fabric, skipped: dict[str, str], told: Told) -> _Crew:
+        living = {ray_nodes.host_of(node): node for node in ray_nodes.nodes() if node["Alive"]}
+        free = ray._private.state.available_resources_per_node()
+        crew = cls(skipped)
+        for node in sorted(fabric.nodes, key=lambda node: natural_key(node.name)):
+            here = living.get(node.name)
+            if here is None or not node.alive:
+                skipped[node.name] = "not part of the cluster"
+                continue
+            crew._node_ids[node.name] = here["NodeID"]
+            indexes = free_indexes(node, here["Resources"], free.get(here["NodeID"], {}))
+            if not indexes:
+                skipped[node.name] = "all its accelerators are in use"
+            for index in indexes:
+                slot = Slot(node.name, index)
+                crew.actors[slot] = crew._prober(slot, here["Resources"])
+        told(f"starting {len(crew.actors)} probers")
+        crew._await_ready(list(crew.actors), "its prober did not start")
+        return crew
+
+    @property
+    def ends(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for slot in sorted(self.actors):
+            found.setdefault(slot.node, []).append(slot.index)
+        return found
+
+    def _prober(self, slot: Slot, has: Mapping[str, float]) -> Any:
+        unit = f"gpu{slot.index}"
+        return (
+            ray.remote(Prober)
+            .options(
+                num_cpus=0,
+                num_gpus=1 if has.get("GPU") else 0,
+                resources={unit: 1} if unit in has else {},
+                label_selector={"ray.io/node-id": self._node_ids[slot.node]},
+            )
+            .remote(slot.index)
+        )
+
+    def _await_ready(self, slots: Sequence[Slot], what: str) -> None:
+        """Keeps those that are ready in time; says of the others' nodes why they do not take part."""
+        refs = {self.actors[slot].ready.remote(): slot for slot in slots}
+        done, late = ray.wait(list(refs), num_returns=len(refs), timeout=PROBE_START_S) if refs else ([], [])
+        for ref in late:
+            self._lose(refs[ref], f"{what} within {PROBE_START_S:.0f} s")
+        for ref in done:
+            try:
+                ray.get(ref, timeout=CONTROL_CALL_S)
+            except RayError as error:
+                self._lose(refs[ref], f"{what}: {_first_line(error)}")
+
+    def _lose(self, slot: Slot, why: str) -> None:
+        ray.kill(self.actors.pop(slot))
+        if not any(other.node == slot.node for other in self.actors):
+            self.skipped[slot.node] = why
+
+    def play(self, one: Round, number: int, seconds: float) -> list[Measurement]:
+        """All pairs meet; those that did measure, all at the same time."""
+        failed: dict[Pair, str] = {}
+        pairs = [pair for pair in one.pairs if pair.a in self.actors and pair.b in self.actors]
+        places = self._ask(pairs, lambda p: [self.actors[p.a].place.remote()], CONTROL_CALL_S, failed)
+
+        def met(pair: Pair) -> list[Any]:
+            ends = (self.actors[pair.a], self.actors[pair.b])
+            return [end.meet.remote(rank, places[pair][0], PROBE_MEET_S) for rank, end in enumerate(ends)]
+
+        met_pairs = self._ask(list(places), met, PROBE_MEET_S + CONTROL_CALL_S, failed)
+        told = self._ask(
+            list(met_pairs),
+            lambda p: [self.actors[end].measure.remote(seconds) for end in (p.a, p.b)],
+            probe_pair_s(seconds),
+            failed,
+        )
+        self._replace(failed)
+        found = [Measurement(p, one.tier, number, one.loaded, **numbers[0]) for p, numbers in told.items()]
+        return found + [Measurement(p, one.tier, number, one.loaded, error=why) for p, why in failed.items()]
+
+    def _ask(
+        self,
+        pairs: Sequence[Pair],
+        question: Callable[[Pair], list[Any]],
+        deadline_s: float,
+        failed: dict[Pair, str],
+    ) -> dict[Pair, list[Any]]:
+        """Asks all pairs at once; answers by pair. Those that gave none are put into `failed`, with the reason."""
+        asked = {pair: question(pair) for pair in pairs}
+        until = time.monotonic() + deadline_s
+        answers = {}
+        for pair, refs in asked.items():
+            try:
+                answers[pair] = ray.get(refs, timeout=max(0.1, until - time.monotonic()))
+            except GetTimeoutError:
+                failed[pair] = f"no answer within {deadline_s:.0f} s"
+            except RayError as error:
+                failed[pair] = _first_line(error)
+        return answers
+
+    def _replace(self, failed: Mapping[Pair, str]) -> None:
+        """New actors for those of failed pairs: one may hang in a collective, which nothing else ends."""
+        slots = sorted({end for pair in failed for end in (pair.a, pair.b)})
+        resources = (
+            {ray_nodes.host_of(n): n["Resources"] for n in ray_nodes.nodes() if n["Alive"]} if slots else {}
+        )
+        for slot in slots:
+            ray.kill(self.actors[slot])
+            if slot.node in resources:
+                self.actors[slot] = self._prober(slot, resources[slot.node])
+            else:
+                self.actors.pop(slot)
+                self.skipped[slot.node] = "left the cluster meanwhile"
+        self._await_ready([slot for slot in slots if slot in self.actors], "its prober did not start again")
+
+    def end(self) -> None:
+        for actor in self.actors.values():
+            ray.kill(actor)
+        self.actors = {}
+
+
+def free_indexes(node: Node, has: Mapping[str, float], free: Mapping[str, float]) -> list[int]:
+    """Up to two accelerators of a node that nobody holds and that are no parts (MIG)."""
+    whole = [index for index in range(node.accelerators) if index not in node.partitioned]
+    found = [i for i in whole if free.get(f"gpu{i}", 0.0) >= 1 or f"gpu{i}" not in has]
+    room = int(free.get("GPU", 0)) if has.get("GPU") else len(found)
+    return found[: min(2, room)]
+
+
+def _first_line(error: BaseException) -> str:
+    cause = getattr(error, "cause", None) or error
+    lines = str(cause).strip().splitlines() or [""]
+    return f"{type(cause).__name__}: {lines[0][:200]}"
