@@ -70,40 +70,40 @@ class Prober:
         self._pass(self._bytes(8), sender=0)
         self._pass(self._bytes(8), sender=1)
 
-    def measure(self, seconds: float) -> dict[str, float]:
-        """Latency in s, one way, and bytes per second out (rank 0 to rank 1) and back, each way for about `seconds`."""
+    def ping(self) -> float:
+        """Seconds of a small message, one way."""
         small, times = self._bytes(8), []
         for _ in range(PINGS):
             began = time.perf_counter()
             self._pass(small, sender=0)
             self._pass(small, sender=1)
             times.append(time.perf_counter() - began)
-        out, back = (self._stream(sender, seconds) for sender in (0, 1))
-        return {"latency_s": median(times) / 2, "out": out, "back": back}
+        return median(times) / 2
 
-    def _stream(self, sender: int, seconds: float) -> float:
-        """Rate of a stream of blocks; blocks grow until one takes long enough. Known to the sender, who says it."""
+    def tune(self, sender: int, seconds: float) -> None:
+        """Finds out what `sender` can send in about `seconds`: blocks grow until one takes long enough."""
         import torch
 
-        size, count, rate = FIRST_BLOCK_BYTES, 1, 0.0
-        plan = torch.zeros(3, dtype=torch.float64, device=self._device)
-        while count:
-            block, began = self._bytes(size), time.perf_counter()
-            for _ in range(count):
-                self._pass(block, sender=sender)
-            self._pass(self._bytes(8), sender=1 - sender)  # all has arrived
-            taken = time.perf_counter() - began
-            rate = size * count / taken
-            if count > 1 or taken >= seconds:
-                size, count = 0, 0
-            elif taken < LONG_ENOUGH_S and size < LAST_BLOCK_BYTES:
-                size *= 2
-            else:
-                count = max(2, round(seconds / taken))
-            plan.copy_(torch.tensor([size, count, rate], dtype=torch.float64))
-            self._pass(plan, sender=sender)
-            size, count, rate = int(plan[0]), int(plan[1]), float(plan[2])
-        return rate
+        size, taken = FIRST_BLOCK_BYTES, 0.0
+        while taken < LONG_ENOUGH_S and size < LAST_BLOCK_BYTES:
+            size *= 2
+            told = torch.tensor([self._timed(sender, size, 1)], dtype=torch.float64, device=self._device)
+            self._pass(told, sender=sender)  # both go by the sender's clock
+            taken = float(told[0])
+        self._plan = (size, max(2, round(seconds / taken)))
+
+    def stream(self, sender: int) -> float:
+        """Bytes per second of what `tune` found."""
+        size, count = self._plan
+        return size * count / self._timed(sender, size, count)
+
+    def _timed(self, sender: int, size: int, count: int) -> float:
+        """Seconds until all blocks of `size` bytes have arrived."""
+        block, began = self._bytes(size), time.perf_counter()
+        for _ in range(count):
+            self._pass(block, sender=sender)
+        self._pass(self._bytes(8), sender=1 - sender)
+        return time.perf_counter() - began
 
     def _pass(self, tensor: Any, *, sender: int) -> None:
         """From `sender` to the other; returns when it has left, or arrived."""
@@ -156,7 +156,7 @@ class _Crew:
     @classmethod
     def start(cls, fabric: Fabric, skipped: dict[str, str], told: Told) -> _Crew:
         living = {ray_nodes.host_of(node): node for node in ray_nodes.nodes() if node["Alive"]}
-        free = ray._private.state.available_resources_per_node()
+        free = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
         crew = cls(skipped)
         for node in sorted(fabric.nodes, key=lambda node: natural_key(node.name)):
             here = living.get(node.name)
@@ -212,40 +212,44 @@ class _Crew:
             self.skipped[slot.node] = why
 
     def play(self, one: Round, number: int, seconds: float) -> list[Measurement]:
-        """All pairs meet; those that did measure, all at the same time."""
+        """All pairs meet, and then do each thing at the same time."""
         failed: dict[Pair, str] = {}
-        pairs = [pair for pair in one.pairs if pair.a in self.actors and pair.b in self.actors]
-        places = self._ask(pairs, lambda p: [self.actors[p.a].place.remote()], CONTROL_CALL_S, failed)
 
-        def met(pair: Pair) -> list[Any]:
-            ends = (self.actors[pair.a], self.actors[pair.b])
-            return [end.meet.remote(rank, places[pair][0], PROBE_MEET_S) for rank, end in enumerate(ends)]
+        def both(method: str, deadline_s: float, arguments: Callable[[Pair, int], tuple[Any, ...]]) -> Any:
+            """Has both ends of every pair that has not failed do something; by pair what the first answers.
+            `arguments` are of a pair and the rank of an end."""
+            pairs = [p for p in one.pairs if p not in failed and p.a in self.actors and p.b in self.actors]
+            asked = {
+                p: [
+                    getattr(self.actors[end], method).remote(*arguments(p, rank))
+                    for rank, end in enumerate((p.a, p.b))
+                ]
+                for p in pairs
+            }
+            return self._answers(asked, deadline_s, failed)
 
-        met_pairs = self._ask(list(places), met, PROBE_MEET_S + CONTROL_CALL_S, failed)
-        told = self._ask(
-            list(met_pairs),
-            lambda p: [self.actors[end].measure.remote(seconds) for end in (p.a, p.b)],
-            probe_pair_s(seconds),
-            failed,
-        )
+        patience_s, rates = probe_pair_s(seconds), []
+        places = both("place", CONTROL_CALL_S, lambda pair, rank: ())
+        meeting_s = PROBE_MEET_S + CONTROL_CALL_S
+        both("meet", meeting_s, lambda pair, rank: (rank, places[pair], PROBE_MEET_S))
+        latency = both("ping", patience_s, lambda pair, rank: ())
+        for sender in (0, 1):
+            both("tune", patience_s, lambda pair, rank, sender=sender: (sender, seconds))  # type: ignore[misc]
+            rates.append(both("stream", patience_s, lambda pair, rank, sender=sender: (sender,)))  # type: ignore[misc]
         self._replace(failed)
-        found = [Measurement(p, one.tier, number, one.loaded, **numbers[0]) for p, numbers in told.items()]
-        return found + [Measurement(p, one.tier, number, one.loaded, error=why) for p, why in failed.items()]
+        kind, (out, back) = (one.tier, number, one.loaded), rates
+        found = [Measurement(p, *kind, out[p], back[p], latency[p]) for p in back]
+        return found + [Measurement(p, *kind, error=why) for p, why in failed.items()]
 
-    def _ask(
-        self,
-        pairs: Sequence[Pair],
-        question: Callable[[Pair], list[Any]],
-        deadline_s: float,
-        failed: dict[Pair, str],
-    ) -> dict[Pair, list[Any]]:
-        """Asks all pairs at once; answers by pair. Those that gave none are put into `failed`, with the reason."""
-        asked = {pair: question(pair) for pair in pairs}
+    def _answers(
+        self, asked: Mapping[Pair, list[Any]], deadline_s: float, failed: dict[Pair, str]
+    ) -> dict[Pair, Any]:
+        """The first end's answers by pair. Pairs of which an end gave none are put into `failed`, with the reason."""
         until = time.monotonic() + deadline_s
         answers = {}
         for pair, refs in asked.items():
             try:
-                answers[pair] = ray.get(refs, timeout=max(0.1, until - time.monotonic()))
+                answers[pair] = ray.get(refs, timeout=max(0.1, until - time.monotonic()))[0]
             except GetTimeoutError:
                 failed[pair] = f"no answer within {deadline_s:.0f} s"
             except RayError as error:

@@ -197,8 +197,8 @@ def _print(console: Console, found: Findings, probed: Probed) -> None:
     console.print(table)
     for message in found.messages:
         console.print(escape(message))
-    for link in found.bad:
-        console.print(f"[bold red]bad[/] {escape(link.message)}", soft_wrap=True)
+    for bad in found.bad:
+        console.print(f"[bold red]bad[/] {escape(bad.message)}", soft_wrap=True)
     if probed.skipped:
         console.print(f"[yellow]{counted(len(probed.skipped), 'node')} not measured[/]:")
         for node, reason in probed.skipped.items():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -73,6 +74,8 @@ def main() -> int:
     if reason := why_not():
         print(f"fabric skipped: {reason}")
         return 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(f"{parser.prog} was told to end"))
     chosen = [job for job in JOBS if options.job is None or job.name in options.job]
     samples = measured([job.name for job in chosen], options.rounds, options.steps)
     codes = []

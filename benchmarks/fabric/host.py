@@ -8,6 +8,7 @@ Prints one line of JSON, `{"address": "HOST:PORT"}`, once the node is known to t
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -16,11 +17,14 @@ from actors import ray_environment
 
 START_DEADLINE_S = 120.0
 OBJECT_STORE_BYTES = 80 << 20
+PATIENCE = {"RAY_health_check_failure_threshold": "100"}
+"""Health checks that a node may miss: here one that is silent has waited for a core, not died."""
 
 
 def main() -> None:
     host, given = sys.argv[1], json.loads(sys.argv[2])
     ray_environment.prepare(local=True)
+    os.environ |= PATIENCE
     from actors.local_nodes import LocalNodes  # imports Ray, which reads its settings then
 
     nodes = LocalNodes(

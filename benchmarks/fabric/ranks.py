@@ -15,6 +15,7 @@ from orchestrator.spec.job import JobSpec
 from orchestrator.topology.fabric import Slot
 
 START_S = 240.0
+AT_ONCE = 4
 TURN_S = 240.0
 """Longest turn; a deadline for what hangs, not a measure."""
 
@@ -78,13 +79,17 @@ class Crew:
 
     @classmethod
     def start(cls, slots: Sequence[Slot]) -> Crew:
-        made: dict[Slot, Any] = {
-            slot: ray.remote(Rank)
-            .options(num_cpus=0, resources={f"gpu{slot.index}": 1}, label_selector={"host": slot.node})
-            .remote()
-            for slot in slots
-        }
-        ray.get([actor.ready.remote() for actor in made.values()], timeout=START_S)
+        """Some at a time: each imports torch, which is seconds of a core."""
+        made: dict[Slot, Any] = {}
+        for first in range(0, len(slots), AT_ONCE):
+            some: dict[Slot, Any] = {
+                slot: ray.remote(Rank)
+                .options(num_cpus=0, resources={f"gpu{slot.index}": 1}, label_selector={"host": slot.node})
+                .remote()
+                for slot in slots[first : first + AT_ONCE]
+            }
+            ray.get([actor.ready.remote() for actor in some.values()], timeout=START_S)
+            made |= some
         return cls(made)
 
     def turn(self, spec: JobSpec, slots: Sequence[Slot], steps: int) -> dict[str, Any]:

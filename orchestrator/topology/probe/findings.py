@@ -77,12 +77,12 @@ class Findings:
 
 def findings(fabric: Fabric, measurements: Sequence[Measurement]) -> Findings:
     good = [m for m in measurements if m.error is None]
-    tiers = tuple(
-        _tier_finding(tier, [m for m in good if m.tier is tier], fabric)
-        for tier in Tier
-        if any(m.tier is tier for m in good)
-    )
     bad = (*_silent(measurements), *_bad(fabric, good))
+    tiers = tuple(
+        _tier_finding(tier, _sound(some, bad), fabric)
+        for tier in Tier
+        if (some := [m for m in good if m.tier is tier])
+    )
     links = dict(fabric.links)
     for found in tiers:
         links[found.tier] = _completed(found.measured, found.declared)
@@ -90,6 +90,15 @@ def findings(fabric: Fabric, measurements: Sequence[Measurement]) -> Findings:
     nodes = tuple(replace(n, suspect=True) if n.name in suspects else n for n in fabric.nodes)
     messages = tuple(sentence for found in tiers for sentence in _compared(found))
     return Findings(Fabric(nodes, links), tiers, bad, messages)
+
+
+def _sound(some: Sequence[Measurement], bad: Sequence[BadLink]) -> Sequence[Measurement]:
+    """Those that are not of a bad link, if there are any."""
+    units = [link for link in bad if " " in link.where]
+    pairs = {link.nodes for link in bad if " " not in link.where}
+    blamed = {name for link in units for name in link.nodes}
+    sound = [m for m in some if not {*_nodes(m.pair)} & blamed and _nodes(m.pair) not in pairs]
+    return sound or some
 
 
 def _tier_finding(tier: Tier, some: Sequence[Measurement], fabric: Fabric) -> TierFinding:

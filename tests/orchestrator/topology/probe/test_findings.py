@@ -99,6 +99,7 @@ def test_a_node_with_half_a_link_is_marked_and_its_partners_are_not() -> None:
     assert found.bad[0].message.startswith("node l0n2: 1")  # somewhat less than 20 GB/s: the worse direction
     assert "GB/s over the leaf, others 3" in found.bad[0].message
     assert [node.name for node in found.fabric.nodes if node.suspect] == ["l0n2"]
+    assert found.fabric.links[Tier.LEAF].bandwidth == pytest.approx(40e9, rel=0.05)  # of the others
 
 
 def test_two_bad_nodes_of_one_leaf() -> None:
