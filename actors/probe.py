@@ -23,7 +23,9 @@ from orchestrator.recovery.timeouts import CONTROL_CALL_S, PROBE_MEET_S, PROBE_S
 from orchestrator.topology.fabric import Fabric, Node, Slot
 from orchestrator.topology.names import natural_key
 from orchestrator.topology.probe.findings import Measurement
+from orchestrator.topology.probe.inference import with_leaves
 from orchestrator.topology.probe.rounds import Pair, Round, rounds_of
+from orchestrator.topology.sources.reading import counted
 
 PINGS = 20
 FIRST_BLOCK_BYTES, LAST_BLOCK_BYTES = 1 << 14, 1 << 26
@@ -125,26 +127,27 @@ class Prober:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
+    fabric: Fabric
+    """With leaves that the measurements showed, where none were known."""
     measurements: tuple[Measurement, ...]
     skipped: Mapping[str, str]
     """Nodes that did not measure, and why."""
 
 
 def probe(fabric: Fabric, *, most: int, seconds: float, told: Told) -> Probed:
-    """Measures between the nodes of `fabric` that live, at most `most` rounds of a kind and tier. This process is a
-    driver of the cluster. Nothing waits beyond its deadline."""
+    """Measures between the nodes of `fabric` that live, at most `most` rounds of a kind and tier; once more where that
+    shows leaves that were not known. This process is a driver of the cluster. Nothing waits beyond its deadline."""
     skipped: dict[str, str] = {}
     crew = _Crew.start(fabric, skipped, told)
     try:
-        rounds = rounds_of(fabric, crew.ends, most)
-        found: list[Measurement] = []
-        for number, one in enumerate(rounds):
-            crowd = "all pairs at once" if one.loaded else "one pair between two"
-            told(f"round {number + 1} of {len(rounds)}: {one.tier}, {len(one.pairs)} pairs, {crowd}")
-            found += crew.play(one, number, seconds)
+        found = crew.play_all(rounds_of(fabric, crew.ends, most), seconds, told)
+        if (completed := with_leaves(fabric, found)) is not None:
+            told("leaves show that were not known; measuring once more, knowing them")
+            fabric = completed
+            found = crew.play_all(rounds_of(fabric, crew.ends, most), seconds, told)
     finally:
         crew.end()
-    return Probed(tuple(found), skipped)
+    return Probed(fabric, tuple(found), skipped)
 
 
 @dataclass
@@ -210,6 +213,14 @@ class _Crew:
         ray.kill(self.actors.pop(slot))
         if not any(other.node == slot.node for other in self.actors):
             self.skipped[slot.node] = why
+
+    def play_all(self, rounds: Sequence[Round], seconds: float, told: Told) -> list[Measurement]:
+        found: list[Measurement] = []
+        for number, one in enumerate(rounds):
+            crowd = ", all at once" if one.loaded else ""
+            told(f"round {number + 1} of {len(rounds)}: {one.tier}, {counted(len(one.pairs), 'pair')}{crowd}")
+            found += self.play(one, number, seconds)
+        return found
 
     def play(self, one: Round, number: int, seconds: float) -> list[Measurement]:
         """All pairs meet, and then do each thing at the same time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,8 +65,8 @@ def probe(
     declared = _declared(files or [])
     address = ray_address or _address_of_settings()
     console = standard_error()
-    fabric, probed = _measured(address, declared, rounds, seconds, lambda line: console.print(escape(line)))
-    found = findings(fabric, probed.measurements)
+    probed = _measured(address, declared, rounds, seconds, lambda line: console.print(escape(line)))
+    found = findings(probed.fabric, probed.measurements)
     if not found.tiers and not found.bad:
         why = "; ".join(f"{node}: {reason}" for node, reason in probed.skipped.items())
         raise ProbeError(
@@ -101,8 +102,8 @@ def _address_of_settings() -> str:
 
 
 def _measured(
-    address: str, declared: Fabric | None, rounds: int, seconds: float, told: Any
-) -> tuple[Fabric, Probed]:
+    address: str, declared: Fabric | None, rounds: int, seconds: float, told: Callable[[str], None]
+) -> Probed:
     from actors import ray_environment  # Ray: seconds that other verbs need not wait for
 
     try:
@@ -116,7 +117,7 @@ def _measured(
 
     seen = fabric_from_ray_nodes(ray_nodes.nodes())
     fabric = seen if declared is None else merge(declared, seen).fabric
-    return fabric, run(fabric, most=rounds, seconds=seconds, told=told)
+    return run(fabric, most=rounds, seconds=seconds, told=told)
 
 
 def _write(path: Path, found: Findings) -> None:
