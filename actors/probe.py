@@ -29,7 +29,7 @@ from orchestrator.topology.sources.reading import counted
 
 PINGS = 20
 FIRST_BLOCK_BYTES, LAST_BLOCK_BYTES = 1 << 14, 1 << 26
-LONG_ENOUGH_S = 0.03
+LONG_ENOUGH_S = 0.1
 """A block that takes so long to arrive tells the rate well enough to choose how much to send."""
 
 Told = Callable[[str], None]

@@ -1,4 +1,5 @@
-"""What is trained on what: decoders so small that two cores compute a step in a fraction of what the network takes."""
+"""What is trained on what: decoders so small that two cores compute a step in a fraction of what the network takes, and
+with few, large messages: every one of them waits until the kernel has woken the process that it is for."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Job:
         return parse_spec(
             {
                 "name": self.name,
-                "model": {"layers": 4, "hidden": hidden, "heads": 4, "kv_heads": 4, "ffn_hidden": 3 * hidden},
+                "model": {"layers": 2, "hidden": hidden, "heads": 4, "kv_heads": 4, "ffn_hidden": 3 * hidden},
                 "parallelism": {**plan, "schedule": "1f1b"},
                 "training": {
                     "steps": 1000,
@@ -75,9 +76,9 @@ JOBS = (
     Job(
         "activations8",
         "8 ranks; most bytes in tensor groups, as long sequences make them",
-        {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4},
+        {"tp": 2, "pp": 2, "dp": 2, "microbatches": 2},
         hidden=64,
-        tokens=64,
+        tokens=256,
         free_nodes=2,
         uplink_mbit=10,
     ),
@@ -85,7 +86,7 @@ JOBS = (
         "gradients8",
         "8 ranks; most bytes in data groups, as few tokens a step make them",
         {"tp": 2, "pp": 2, "dp": 2, "microbatches": 2},
-        hidden=96,
+        hidden=128,
         tokens=32,
         free_nodes=2,
         uplink_mbit=10,
@@ -93,18 +94,18 @@ JOBS = (
     Job(
         "activations16",
         "16 ranks; most bytes in tensor groups; data groups of four",
-        {"tp": 2, "pp": 2, "dp": 4, "microbatches": 4},
+        {"tp": 2, "pp": 2, "dp": 4, "microbatches": 2},
         hidden=64,
-        tokens=32,
+        tokens=128,
         free_nodes=4,
         uplink_mbit=10,
     ),
     Job(
         "wide8",
         "8 ranks, uplinks as wide as all nodes below them together",
-        {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4},
+        {"tp": 2, "pp": 2, "dp": 2, "microbatches": 2},
         hidden=64,
-        tokens=64,
+        tokens=256,
         free_nodes=2,
         uplink_mbit=200,
         matters=False,

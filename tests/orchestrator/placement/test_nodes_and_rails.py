@@ -10,6 +10,7 @@ import pytest
 from orchestrator.placement.demand import Demand, Pattern, Workload
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement, Refusal
+from orchestrator.placement.room import free_room
 from orchestrator.placement.solver import solve
 from orchestrator.spec.sections import AxisRule, ParallelismSpec, PlacementSpec, ResourcesSpec, Tier
 from orchestrator.topology.fabric import Fabric, Node, Slot
@@ -170,6 +171,11 @@ def test_accelerators_cut_into_parts_take_no_ranks() -> None:
     assert "8 accelerators cut into parts (MIG) take no ranks (n0)" in " ".join(
         (whole.message, *whole.details)
     )
+
+
+def test_accelerators_cut_into_parts_are_not_free() -> None:
+    room = free_room(island(partitioned=frozenset({0, 3})), [])
+    assert sorted(slot.index for slot in room.slots) == [1, 2, 4, 5, 6, 7]
 
 
 def test_a_node_measured_bad_is_used_last() -> None:
