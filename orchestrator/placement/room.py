@@ -45,8 +45,8 @@ class Room:
 
 
 def free_room(fabric: Fabric, holdings: Iterable[Holding]) -> Room:
-    """Slots of living nodes that take work, without what is held and what is cut into parts (MIG); and the CPUs that are
-    left on their nodes."""
+    """Slots of living nodes that take work, without what is held and what is cut into parts (MIG); and the CPUs that
+    are left on their nodes."""
     holdings = list(holdings)
     nodes = [node for node in fabric.nodes if node.alive and node.schedulable]
     slots = {
