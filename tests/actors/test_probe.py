@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
+from actors import probe
+from actors.launcher import RayLauncher
 from actors.local_cluster import LocalCluster
 from actors.probe import free_indexes
 from benchmarks.fabric.cluster import ROOT, Cluster
 from benchmarks.fabric.network import GOODPUT, Network, Wiring, why_not
 from orchestrator.spec.sections import Tier
-from orchestrator.topology.fabric import Node
+from orchestrator.topology.fabric import Node, Slot
+from orchestrator.topology.probe.rounds import Pair, Round
 from orchestrator.topology.read import FabricFile, read_fabric
 
 WIRING = Wiring(leaves=2, nodes=3, node_mbit=80, uplink_mbit=20)
@@ -129,6 +135,30 @@ def test_over_loopback(local_cluster: LocalCluster) -> None:
     assert found["tiers"]
     assert not any(one["error"] for one in found["measurements"])
     assert all(one["a_to_b_bytes_per_s"] > 1e6 for one in found["measurements"])
+
+
+@pytest.mark.slow
+def test_an_end_that_hangs_costs_a_deadline_and_its_pair(
+    launcher: RayLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process is stopped: its pair is told of, the other pair measures, and the next round has both again."""
+    monkeypatch.setattr(probe, "PROBE_MEET_S", 6.0)
+    monkeypatch.setattr(probe, "CONTROL_CALL_S", 6.0)
+    skipped: dict[str, str] = {}
+    crew = probe._Crew.start(launcher.fabric(), skipped, print)
+    try:
+        hung = Slot("l0n0", 0)
+        pairs = (Pair(hung, Slot("l0n1", 0)), Pair(Slot("l1n0", 0), Slot("l1n1", 0)))
+        os.kill(ray.get(crew.actors[hung].__ray_call__.remote(lambda _: os.getpid())), signal.SIGSTOP)
+        first = {m.pair: m for m in crew.play(Round(Tier.LEAF, pairs), 0, 0.1)}
+        assert first[pairs[0]].error == "no answer within 6 s"
+        assert first[pairs[1]].error is None
+        assert first[pairs[1]].worse > 0
+        again = crew.play(Round(Tier.LEAF, pairs), 1, 0.1)
+        assert [m.error for m in again] == [None, None]
+        assert skipped == {}
+    finally:
+        crew.end()
 
 
 def test_accelerators_that_somebody_holds_or_that_are_cut_do_not_measure() -> None:
