@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from atoll.cli.connection import Json
+from atoll.cli.fabric_probe import probe
 from atoll.cli.output import print_json, standard_output
 from atoll.errors import AtollError
 from orchestrator.spec.sections import Tier
@@ -18,7 +19,11 @@ from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node
 from orchestrator.topology.read import FabricFile, read_fabric
 from orchestrator.topology.sources.reading import InvalidFabricError, counted
 
-fabric = typer.Typer(name="fabric", help="Shows the network that jobs are placed on.", no_args_is_help=True)
+fabric = typer.Typer(
+    name="fabric", help="Shows and measures the network that jobs are placed on.", no_args_is_help=True
+)
+
+fabric.command("probe")(probe)
 
 SHOWN_NODES = 40
 LINK_TIERS = (Tier.ISLAND, Tier.NODE, Tier.LEAF, Tier.SPINE, Tier.CORE)
@@ -26,11 +31,6 @@ LINK_TIERS = (Tier.ISLAND, Tier.NODE, Tier.LEAF, Tier.SPINE, Tier.CORE)
 
 class FabricError(AtollError):
     """Files that give no fabric."""
-
-
-@fabric.callback()
-def group() -> None:
-    """Keeps `show` a verb of its own while it is the only one."""
 
 
 @fabric.command("show")

@@ -2,7 +2,8 @@
 
 Two seated ranks of one group whose nearest common level is t make their axis take as long at least as if all others of
 the group were at the nearest level. A group with members inside and outside a domain passes its uplink: a ring of P
-ranks, of which at most P/q lie inside (q: the smallest prime factor of P), with at least B (P - P/q)/(P - 1) bytes.
+ranks, of which at most P/q lie inside (q: the smallest prime factor of P), with at least B (P - P/q)/(P - 1) bytes; a
+flat ring leaves every domain that does not hold it whole over a hop of all B bytes.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Bound:
         capacity = self._tariff.uplink[level]
         if domain < 0 or capacity is None:
             return 0.0
-        ring = axis.demand.pattern is Pattern.RING
+        ring = axis.demand.pattern in (Pattern.RING, Pattern.FLAT_RING)
         for group in groups:
             # A pair is met once, when its second unit is seated; a ring several times.
             self._serial -= 1
@@ -142,11 +143,11 @@ def _axis(demand: Demand, groups: Ranks, unit_of: Sequence[int], tariff: Tariff)
         case Pattern.RING:
             out = demand.bytes * (factor - 1) / (size - 1)
             passing = demand.bytes * (size - size / factor) / (size - 1)
-        case Pattern.CHAIN:
+        case Pattern.CHAIN | Pattern.FLAT_RING:
             out = passing = demand.bytes
         case Pattern.EXCHANGE:
             out = passing = demand.bytes / (size - 1)
-    rest = 0.0 if demand.pattern is Pattern.CHAIN else demand.bytes - out
+    rest = demand.bytes - out
     best = max(tariff.bandwidth)
     seconds = [
         out / bandwidth + rest / best + demand.messages * latency

@@ -9,7 +9,7 @@ with backward costs what is longer than backward.
 A ring whose members lie in equal numbers in the domains of every tier runs hierarchically: reduce-scatter inside,
 all-reduce of the parts outside, all-gather inside (as NCCL does with a NIC for each accelerator). With f_i domains of
 level i-1 in one of level i, a rank sends B P/(P-1) (f_i - 1)/(f_0 ... f_i) of its B bytes over level i; the sum is B.
-Another ring runs flat, in the order of its ranks, each over its own hop.
+Another ring runs flat, in the order of its ranks, each over its own hop; on CPUs (gloo) all do.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ def sent_by_level(demand: Demand, groups: Ranks, domains: Numbers) -> Sent:
     match demand.pattern:
         case Pattern.RING:
             return _ring(demand.bytes, groups, domains)
+        case Pattern.FLAT_RING:
+            return _flat_ring(demand.bytes, groups, domains)
         case Pattern.CHAIN:
             return _chain(demand.bytes, groups, domains)
         case Pattern.EXCHANGE:
@@ -114,9 +116,12 @@ def _ring(size: float, groups: Ranks, domains: Numbers) -> Sent:
     factor = nearer / counts
     share = size * ranks / (ranks - 1) * (factor - 1) / factor.cumprod(axis=0)
     sent[:, groups] = (share * even)[:, :, None]
-    if not even.all():
-        flat = groups[~even]
-        sent[_nearest(flat, np.roll(flat, -1, axis=1), domains), flat] += size
+    return sent if even.all() else sent + _flat_ring(size, groups[~even], domains)
+
+
+def _flat_ring(size: float, groups: Ranks, domains: Numbers) -> Sent:
+    sent = np.zeros(domains.shape)
+    sent[_nearest(groups, np.roll(groups, -1, axis=1), domains), groups] += size
     return sent
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from orchestrator.estimate.flops import flops_per_token
@@ -18,11 +18,19 @@ EFFICIENCY = 0.5
 large runs lie between 0.4 and 0.55 (Narayanan et al. 2021, table 1: 44 to 52 %)."""
 
 
+FLAT_RINGS = frozenset({"cpu"})
+"""Accelerator types whose collectives are gloo's (`actors/training/device.py`); its all-reduce and all-gather know no
+topology: one ring in the order of the group's ranks (gloo/allreduce.cc, gloo/allgather.cc)."""
+
+
 class Pattern(Enum):
     """Who sends to whom in a group."""
 
     RING = auto()
-    """Each rank to the next, the last to the first: all-reduce, all-gather, reduce-scatter."""
+    """Each rank to the next, the last to the first: all-reduce, all-gather, reduce-scatter. By stages, tier by tier,
+    where the group lies evenly in them."""
+    FLAT_RING = auto()
+    """The same without stages: always one ring in the order of the ranks, as gloo has it."""
     CHAIN = auto()
     """Each rank to the next and to the one before, the ends to one alone: activations and their gradients."""
     EXCHANGE = auto()
@@ -55,6 +63,16 @@ class Workload:
     backward_flops: float = 0.0
     """FLOPs of one rank in the backward pass of a step."""
     precision: Precision = Precision.FP32
+
+    def on(self, accelerator: str | None) -> Workload:
+        """The same job on such accelerators, whose library says how rings run."""
+        if accelerator not in FLAT_RINGS:
+            return self
+        flat = [
+            replace(demand, pattern=Pattern.FLAT_RING) if demand.pattern is Pattern.RING else demand
+            for demand in self.demands
+        ]
+        return replace(self, demands=tuple(flat))
 
     def hidden_s(self, accelerator: str | None) -> float:
         """Seconds of backward on such an accelerator; 0 when its speed is unknown: then nothing is hidden."""

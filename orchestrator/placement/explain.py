@@ -13,6 +13,7 @@ from orchestrator.placement.outcome import PIPELINE_AXES
 from orchestrator.placement.placement import AxisOutcome
 from orchestrator.placement.pockets import UNKNOWN
 from orchestrator.placement.seating import Seating
+from orchestrator.placement.strong import weak_sentences
 from orchestrator.spec.sections import ParallelismSpec, Tier
 
 _NAMES_SHOWN = 8
@@ -35,6 +36,7 @@ def explain(mesh: Mesh, seating: Seating, found: Mapped) -> tuple[str, ...]:
         *(axis_sentence(outcome) for outcome in found.best.outcomes),
         *_pipelines(mesh, seating),
         *_shared_islands(seating),
+        *weak_sentences(mesh, seating),
         *cost_sentences(found),
     )
 

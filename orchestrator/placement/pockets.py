@@ -29,6 +29,8 @@ class Pocket:
     """Indexes of the free accelerators, ascending; may be empty."""
     total: int
     """Accelerators of the pocket, free or not."""
+    weak: frozenset[tuple[int, int]] = frozenset()
+    """Pairs of its accelerators, lower index first, that fewer links join than the others."""
 
 
 class PocketTable:
@@ -39,15 +41,20 @@ class PocketTable:
 
     def __init__(self, fabric: Fabric, free: AbstractSet[Slot], usable: Callable[[Node], bool]) -> None:
         self.pockets: list[Pocket] = []
+        self.partitioned: dict[str, int] = {}
+        """By node how many accelerators are cut into parts: they are in no pocket, and take no ranks."""
         labels: dict[Tier, list[str | None]] = {tier: [] for tier in _TIERS}
         free_on: defaultdict[str, set[int]] = defaultdict(set)
         for slot in free:
             free_on[slot.node].add(slot.index)
         for node in sorted(filter(usable, fabric.nodes), key=lambda node: natural_key(node.name)):
             free_of_node = free_on[node.name]
+            if node.partitioned:
+                self.partitioned[node.name] = len(node.partitioned)
             for indexes in _islands(fabric, node):
                 free_here = tuple(index for index in indexes if index in free_of_node)
-                self.pockets.append(Pocket(node.name, free_here, len(indexes)))
+                weak = frozenset(pair for pair in node.weak_pairs if {*pair} <= {*indexes})
+                self.pockets.append(Pocket(node.name, free_here, len(indexes), weak))
                 for tier in _TIERS:
                     labels[tier].append(fabric.domain(Slot(node.name, indexes[0]), tier))
         self.names: dict[Tier, list[str]] = {}
@@ -124,10 +131,11 @@ _TIERS: tuple[Tier, ...] = (Tier.ISLAND, Tier.NODE, Tier.LEAF, Tier.SPINE, Tier.
 
 
 def _islands(fabric: Fabric, node: Node) -> Iterable[list[int]]:
-    """Accelerator indexes of `node` by island, in order of their first index."""
+    """Accelerator indexes of `node` by island, in order of their first index; those cut into parts are left out."""
+    whole = [index for index in range(node.accelerators) if index not in node.partitioned]
     if not node.islands:
-        return [list(range(node.accelerators))] if node.accelerators else []
+        return [whole] if whole else []
     found: dict[str | None, list[int]] = {}
-    for index in range(node.accelerators):
+    for index in whole:
         found.setdefault(fabric.domain(Slot(node.name, index), Tier.ISLAND), []).append(index)
     return found.values()

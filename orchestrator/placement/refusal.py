@@ -55,6 +55,7 @@ def refuse(
     free = sum(len(pocket.free) for _, table in tables for pocket in table.pockets)
     total = sum(pocket.total for _, table in tables for pocket in table.pockets)
     state = f"{free} of {counted(total, 'usable accelerator')} free, {mesh.size} needed"
+    state += _partitioned([table for _, table in tables])
     several = sum(1 for _, table in tables if table.pockets) > 1
     if several:
         state += "; a job does not mix accelerator types"
@@ -81,6 +82,16 @@ def refuse(
             "; the labels of the fabric cut across one another and the search for a placement was cut short"
         )
     return Refusal(state, (), ever, changes)
+
+
+def _partitioned(tables: Sequence[PocketTable]) -> str:
+    """`; 2 accelerators cut into parts (MIG) take no ranks (n1, n2)`; empty where there are none."""
+    parts = {node: count for table in tables for node, count in table.partitioned.items()}
+    if not parts:
+        return ""
+    total = sum(parts.values())
+    take = "takes" if total == 1 else "take"
+    return f"; {counted(total, 'accelerator')} cut into parts (MIG) {take} no ranks ({listed(list(parts))})"
 
 
 def no_such_accelerator(wanted: str, fabric: Fabric) -> Refusal:

@@ -45,10 +45,16 @@ class Room:
 
 
 def free_room(fabric: Fabric, holdings: Iterable[Holding]) -> Room:
-    """Slots of living nodes that take work, without what is held; and the CPUs that are left on their nodes."""
+    """Slots of living nodes that take work, without what is held and what is cut into parts (MIG); and the CPUs that
+    are left on their nodes."""
     holdings = list(holdings)
     nodes = [node for node in fabric.nodes if node.alive and node.schedulable]
-    slots = {Slot(node.name, index) for node in nodes for index in range(node.accelerators)}
+    slots = {
+        Slot(node.name, index)
+        for node in nodes
+        for index in range(node.accelerators)
+        if index not in node.partitioned
+    }
     used = cpus_used(holdings)
     cpus = {node.name: node.cpus - used.get(node.name, 0.0) for node in nodes if node.cpus is not None}
     return Room(frozenset(slots.difference(*(holding.slots for holding in holdings))), cpus)

@@ -30,6 +30,7 @@ from orchestrator.placement.rails import aligned
 from orchestrator.placement.refusal import no_such_accelerator, refuse
 from orchestrator.placement.room import fed_slots, short_of_cpus
 from orchestrator.placement.search import SearchCutShortError
+from orchestrator.placement.strong import strengthened
 from orchestrator.placement.tariff import tariff_of
 from orchestrator.spec.sections import PlacementSpec, ResourcesSpec, Tier
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node, Slot
@@ -49,11 +50,11 @@ def solve(
 ) -> Placement | Refusal:
     """Slots of every rank out of `free`, or why there are none.
 
-    Dead and unschedulable nodes are never used, `suspect` ones (by name) only if need be; one job never mixes
-    accelerator types (an unknown type counts as one of its own) unless `resources` says so. `cpus` are free CPUs by
-    node, for a job that reserves some for each rank; a node without a number has enough. Without a `workload` axes
-    nest in the default order. `Refusal.ever` is False when the job would not fit either if every accelerator and CPU of
-    every node of `fabric`, dead and cordoned ones included, were free.
+    Dead and unschedulable nodes are never used, suspect ones (those that `suspect` names, and those so marked) only if
+    need be; one job never mixes accelerator types (an unknown type counts as one of its own) unless `resources` says
+    so. `cpus` are free CPUs by node, for a job that reserves some for each rank; a node without a number has enough.
+    Without a `workload` axes nest in the default order. `Refusal.ever` is False when the job would not fit either if
+    every accelerator and CPU of every node of `fabric`, dead and cordoned ones included, were free.
     """
     question = _Question(mesh, rules, fabric, resources, workload, suspect)
     per_rank, cpus = resources.cpus_per_rank, cpus or {}
@@ -117,7 +118,7 @@ class _Question:
 
     def _placement(self, found: Mapped) -> Placement:
         best = found.best
-        seating = aligned(self.mesh, best.seating)
+        seating = strengthened(self.mesh, aligned(self.mesh, best.seating))
         return Placement(seating.slots(), best.outcomes, explain(self.mesh, seating, found), cost=best.cost)
 
     def _mapped(self, kind: str | None, table: PocketTable) -> Mapped | None:
@@ -133,7 +134,7 @@ class _Question:
         if self.workload is None or not self.workload.demands:
             return None
         tariff = tariff_of(self.fabric.links, tuple(reversed(table.locality)))
-        return Pricing(self.mesh, self.workload, tariff, self.workload.hidden_s(kind))
+        return Pricing(self.mesh, self.workload.on(kind), tariff, self.workload.hidden_s(kind))
 
     def _kinds(self) -> list[str | None]:
         """Accelerator types to try, in natural order, unknown last; one entry when they may be mixed."""
@@ -156,7 +157,7 @@ class _Question:
             return all(_label_known(node, tier) for tier in known)
 
         def trusted(node: Node) -> bool:
-            return node.name not in self.suspect
+            return not node.suspect and node.name not in self.suspect
 
         sizes = set()
         for pool in (lambda node: trusted(node) and placed(node), trusted, lambda node: True):

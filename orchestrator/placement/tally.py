@@ -90,7 +90,9 @@ class Tally:
     @property
     def rings(self) -> list[tuple[int, ...]]:
         """Units of each ring of more than two."""
-        rings = [axis.groups for axis in self._axes if axis.demand.pattern is Pattern.RING]
+        rings = [
+            axis.groups for axis in self._axes if axis.demand.pattern in (Pattern.RING, Pattern.FLAT_RING)
+        ]
         return [group for groups in rings for group in groups if len(set(group)) == len(group) > 2]
 
     @property

@@ -39,6 +39,17 @@ CONTROLLER_END_S = LONGEST_ACT_S + CONTROL_CALL_S
 """From SIGTERM to the end of a controller: acts under way end, then the round, then the lease is given back. Whoever
 stops a controller waits this long before it is killed (which loses nothing, but leaves the lease to run out)."""
 
+PROBE_START_S = 120.0
+"""Until the actors that measure the network are up: Ray starts a process for each, which imports torch."""
+PROBE_MEET_S = 20.0
+"""Until the two of a pair are connected."""
+
+
+def probe_pair_s(seconds: float) -> float:
+    """For a pair that measures each way for about `seconds`: it finds out how much to send first, and the rate may
+    fall while others begin."""
+    return PROBE_MEET_S + 8 * seconds
+
 
 @dataclass(frozen=True, slots=True)
 class BaseTimes:

@@ -30,6 +30,8 @@ class Node:
     alive: bool = True
     schedulable: bool = True
     """False while the node is cordoned or draining."""
+    suspect: bool = False
+    """Its links were measured and are bad: used only by a job that does not fit without it."""
     cpus: float | None = None
     """CPUs that may be reserved on the node, free or not; None: unknown, never a limit."""
     rails: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

@@ -92,6 +92,7 @@ def completed(
         accelerator=one("accelerator type", node.accelerator, other.accelerator),
         alive=node.alive and other.alive,
         schedulable=node.schedulable and other.schedulable,
+        suspect=node.suspect or other.suspect,
         cpus=other.cpus if node.cpus is None else node.cpus,
         rails={**other.rails, **node.rails},
         weak_pairs=node.weak_pairs | other.weak_pairs,

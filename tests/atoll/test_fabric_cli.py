@@ -78,3 +78,26 @@ def test_a_directory_and_a_bad_host_list(atoll: Atoll, folder: Path) -> None:
 
 def test_no_file_at_all(atoll: Atoll) -> None:
     assert atoll("fabric", "show").code == 2
+
+
+def test_a_probe_needs_a_cluster_that_answers(
+    atoll: Atoll, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ran = atoll("fabric", "probe")
+    assert ran.code == 2
+    assert "say which cluster to measure: --ray-address HOST:PORT, or RAY_ADDRESS" in ran.err
+    ran = atoll("fabric", "probe", "--ray-address", "127.0.0.1:1")
+    assert ran.code == 3
+    assert "no Ray cluster answers at 127.0.0.1:1" in ran.err
+    ran = atoll("fabric", "probe", "--ray-address", "nowhere")
+    assert ran.code == 2
+    assert "--ray-address nowhere: expected HOST:PORT" in ran.err
+    ran = atoll("fabric", "probe", "--ray-address", "127.0.0.1:1", "missing.conf")
+    assert ran.code == 2
+    assert "missing.conf" in ran.err
+
+
+def test_help_tells_of_the_probe(atoll: Atoll) -> None:
+    assert "probe" in atoll("fabric", "--help").out
+    assert "--ray-address" in atoll("fabric", "probe", "--help").out

@@ -14,6 +14,9 @@
           a: [0, 1]
           b: [2, 3]
         schedulable: false
+        suspect: true          # its links are bad: used last
+    links:                     # what joins accelerators whose nearest common tier is this one, as far as known
+      leaf: {kind: ib-ndr, bandwidth_bytes_per_s: 48.0e+9, latency_s: 8.0e-6, uplink_bytes_per_s: 384.0e+9}
 
 A tier that is left out is unknown; it is completed by other sources (`merge`) and else matches nothing.
 """
@@ -29,10 +32,12 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.spec.document import read_document
+from orchestrator.spec.sections import Tier
 from orchestrator.spec.sentences import field_sentence
 from orchestrator.spec.values import Values
 from orchestrator.spec.violations import InvalidSpecError
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node
+from orchestrator.topology.links import Link
 from orchestrator.topology.names import natural_key
 from orchestrator.topology.sources.content import Content
 from orchestrator.topology.sources.documents import Table
@@ -44,6 +49,8 @@ MAX_VALUES = 1_000_000
 _RANGE = re.compile(r"([^\[\]]*)\[(\d{1,7})-(\d{1,7})\]([^\[\]]*)")
 _NAME = r"^[A-Za-z0-9{]([A-Za-z0-9._{}-]*[A-Za-z0-9}])?$"
 
+_Index = Annotated[int, Field(ge=0, le=1023)]
+_Rate = Annotated[float, Field(gt=0, le=1e15)]
 Name = Annotated[str, Field(min_length=1, max_length=63, pattern=_NAME)]
 
 
@@ -57,14 +64,27 @@ class _Entry(BaseModel):
     leaf: Name | None = None
     spine: Name | None = None
     core: Name | None = None
-    islands: dict[Name, list[Annotated[int, Field(ge=0, le=1023)]]] = {}
+    islands: dict[Name, list[_Index]] = {}
+    weak_pairs: list[tuple[_Index, _Index]] = []
+    partitioned: list[_Index] = []
     schedulable: bool = True
+    suspect: bool = False
+
+
+class _Link(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    bandwidth_bytes_per_s: _Rate | None = None
+    latency_s: Annotated[float, Field(gt=0, le=60)] | None = None
+    uplink_bytes_per_s: _Rate | None = None
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     nodes: list[_Entry]
+    links: dict[Tier, _Link] = {}
 
 
 def recognises(content: Content) -> bool:
@@ -104,12 +124,12 @@ def fabric_from_yaml(text: str, *, origin: str) -> Fabric:
             origin, problems or [f"more than {MAX_VALUES} values, aliases counted each time"]
         )
     try:
-        entries = _File.model_validate_json(json.dumps(values.clean)).nodes
+        file = _File.model_validate_json(json.dumps(values.clean))
     except ValidationError as error:
         raise InvalidFabricError(origin, [field_sentence(detail) for detail in error.errors()]) from None
     problems = []
     nodes: dict[str, Node] = {}
-    for position, entry in enumerate(entries):
+    for position, entry in enumerate(file.nodes):
         where = f"nodes.{position}"
         problems += _problems(where, entry)
         if len(nodes) + _size(entry.name) > MAX_NODES:
@@ -120,7 +140,12 @@ def fabric_from_yaml(text: str, *, origin: str) -> Fabric:
             nodes[name] = _node(name, entry)
     if problems:
         raise InvalidFabricError(origin, problems)
-    return Fabric(tuple(sorted(nodes.values(), key=lambda node: natural_key(node.name))))
+    links = {tier: _link(link) for tier, link in file.links.items()}
+    return Fabric(tuple(sorted(nodes.values(), key=lambda node: natural_key(node.name))), links)
+
+
+def _link(link: _Link) -> Link:
+    return Link(link.kind, link.bandwidth_bytes_per_s, link.latency_s, link.uplink_bytes_per_s)
 
 
 def _size(name: str) -> int:
@@ -155,6 +180,12 @@ def _problems(where: str, entry: _Entry) -> Iterator[str]:
                 yield f"{where}.islands.{island}: accelerator {index} is not there; the node has 0 to {last}"
             if holder.setdefault(index, island) != island or indexes.count(index) > 1:
                 yield f"{where}.islands.{island}: accelerator {index} is named twice"
+    for a, b in entry.weak_pairs:
+        if a >= b or (entry.accelerators and b >= entry.accelerators):
+            yield f"{where}.weak_pairs: [{a}, {b}] is no pair of the node's accelerators, lower index first"
+    for index in entry.partitioned:
+        if entry.accelerators and index >= entry.accelerators:
+            yield f"{where}.partitioned: accelerator {index} is not there; the node has {entry.accelerators}"
 
 
 def _node(name: str, entry: _Entry) -> Node:
@@ -171,4 +202,7 @@ def _node(name: str, entry: _Entry) -> Node:
         },
         accelerator=entry.accelerator,
         schedulable=entry.schedulable,
+        suspect=entry.suspect,
+        weak_pairs=frozenset(entry.weak_pairs),
+        partitioned=frozenset(entry.partitioned),
     )

@@ -86,7 +86,10 @@ def flows(demand: Demand, group: Sequence[int], seat: Sequence[Label]) -> Iterat
             for b in group:
                 if a != b:
                     yield a, nearest(seat[a], seat[b]), demand.bytes / (size - 1)
-    elif (counts := hierarchical([seat[rank] for rank in group])) is not None:
+    elif (
+        demand.pattern is Pattern.RING
+        and (counts := hierarchical([seat[rank] for rank in group])) is not None
+    ):
         inside, before = 1, size
         for level, count in enumerate(counts):
             factor = before // count

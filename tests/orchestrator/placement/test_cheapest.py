@@ -63,8 +63,9 @@ def fabric_of(random: Random) -> tuple[Fabric, frozenset[Slot], exhaustive.Numbe
 
 def job_of(random: Random, plan: ParallelismSpec) -> tuple[Workload, PlacementSpec]:
     sizes = {"tp": plan.tp, "cp": plan.cp, "ep": plan.ep, "pp": plan.pp, "dp": plan.dp * plan.cp}
+    gloo = random.random() < 0.3
     demands = tuple(
-        Demand(axis, PATTERNS[axis], size, 10 ** random.uniform(6, 10), random.choice([0, 10, 1000]))
+        Demand(axis, _pattern(axis, gloo), size, 10 ** random.uniform(6, 10), random.choice([0, 10, 1000]))
         for axis, size in sizes.items()
         if size > 1
     )
@@ -75,6 +76,10 @@ def job_of(random: Random, plan: ParallelismSpec) -> tuple[Workload, PlacementSp
     if random.random() < 0.4:
         rules["pp"] = AxisRule(tier=random.choice([Tier.LEAF, Tier.SPINE]))
     return Workload(plan, demands), PlacementSpec(**rules)
+
+
+def _pattern(axis: str, gloo: bool) -> Pattern:
+    return Pattern.FLAT_RING if gloo and PATTERNS[axis] is Pattern.RING else PATTERNS[axis]
 
 
 def compare(seed: int) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.placement.demand import Demand, Pattern, Workload
+from orchestrator.placement.given import cost_of
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement
 from orchestrator.placement.priced import HIDDEN_SHARE, AxisCost, Cost, combined
 from orchestrator.placement.solver import solve
 from orchestrator.spec.sections import AxisRule, ParallelismSpec, PlacementSpec, ResourcesSpec, Tier
-from orchestrator.topology.fabric import Fabric, Node
+from orchestrator.topology.fabric import Fabric, Node, Slot
 from orchestrator.topology.links import Link
 
 FREE = AxisRule(tier=Tier.ANY, mode="preferred")
@@ -73,6 +74,52 @@ def test_an_uneven_ring_sends_everything_over_the_slowest_hop() -> None:
         "dp"
     ]
     assert found.seconds == pytest.approx(3 / 50)
+
+
+def test_a_flat_ring_crosses_wherever_its_order_does() -> None:
+    """Gloo's rings know no stages. Four ranks on two nodes in order: two hops of all bytes cross, in reverse order of
+    the middle ones all four do; by stages it were 3 GB 4/3 1/4 = 1 GB either way."""
+    where, plan = fabric(2, 2, a_leaf=2), ParallelismSpec(dp=4)
+    workload = Workload(plan, (Demand("dp", Pattern.FLAT_RING, 4, 3 * GB, 0),))
+    in_order = [Slot("n0", 0), Slot("n0", 1), Slot("n1", 0), Slot("n1", 1)]
+    (found,) = cost_of(Mesh.of(plan), workload, where, in_order).axes
+    assert found.seconds == pytest.approx(3 / 50)
+    assert dict(found.by_tier) == pytest.approx({Tier.LEAF: 3 / 50})
+    shared = fabric(2, 2, a_leaf=1, uplink=1 * GB)
+    crossed = [in_order[i] for i in (0, 2, 1, 3)]
+    assert cost_of(Mesh.of(plan), workload, shared, in_order).axes[0].seconds == pytest.approx(3.0)
+    assert cost_of(Mesh.of(plan), workload, shared, crossed).axes[0].seconds == pytest.approx(6.0)
+
+
+def test_only_rings_on_cpus_are_flat() -> None:
+    demands = (Demand("tp", Pattern.RING, 2, 1.0, 0), Demand("pp", Pattern.CHAIN, 2, 1.0, 0))
+    workload = Workload(ParallelismSpec(tp=2, pp=2), demands)
+    assert [demand.pattern for demand in workload.on("cpu").demands] == [Pattern.FLAT_RING, Pattern.CHAIN]
+    assert workload.on("H100") is workload
+    assert workload.on(None) is workload
+
+
+def test_a_given_placement_costs_what_the_solver_says_of_its_own() -> None:
+    where, plan = fabric(4, 2, a_leaf=2, uplink=30 * GB), ParallelismSpec(tp=2, pp=2, dp=2)
+    demands = (Demand("tp", Pattern.RING, 2, 9 * GB, 8), Demand("pp", Pattern.CHAIN, 2, 2 * GB, 4))
+    workload = Workload(plan, demands)
+    answer = solve(
+        Mesh.of(plan), ANYWHERE, where, where.slots(), resources=ResourcesSpec(), workload=workload
+    )
+    assert isinstance(answer, Placement)
+    assert cost_of(Mesh.of(plan), workload, where, answer.slots) == answer.cost
+
+
+def test_a_given_placement_has_one_slot_of_the_fabric_for_each_rank() -> None:
+    where, plan = fabric(1, 2, a_leaf=1), ParallelismSpec(dp=2)
+    workload = Workload(plan, (Demand("dp", Pattern.RING, 2, 1.0, 0),))
+    for slots, said in (
+        ([Slot("n0", 0)], "1 slots, 1 of them different, for 2 ranks"),
+        ([Slot("n0", 0), Slot("n0", 0)], "2 slots, 1 of them different"),
+        ([Slot("n0", 0), Slot("n7", 3)], "no slot 3 on node n7"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            cost_of(Mesh.of(plan), workload, where, slots)
 
 
 def test_many_rings_share_the_uplink_of_a_leaf() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.placement.demand import Demand, Pattern, Workload
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement, Refusal
+from orchestrator.placement.room import free_room
 from orchestrator.placement.solver import solve
 from orchestrator.spec.sections import AxisRule, ParallelismSpec, PlacementSpec, ResourcesSpec, Tier
 from orchestrator.topology.fabric import Fabric, Node, Slot
@@ -126,3 +128,58 @@ def test_a_ring_of_replicas_enters_and_leaves_each_leaf_once() -> None:
     found = placed(ask(fabric, plan, workload=workload))
     leaves = [int(node[1:]) % 2 for node, _ in found]
     assert sum(a != b for a, b in zip(leaves, leaves[1:] + leaves[:1], strict=True)) == 2
+
+
+def island(**more: object) -> Fabric:
+    return Fabric((Node("n0", 8, {Tier.ISLAND: "n0", Tier.LEAF: "l0"}, accelerator="V100", **more),))  # type: ignore[arg-type]
+
+
+CUBE = frozenset({(0, 1), (0, 2), (1, 3), (2, 3), (4, 5), (4, 6), (5, 7), (6, 7)})
+"""The single links of a DGX-1V's cube: NVIDIA's figure has two links 0-3, 0-4, 1-2, 1-5, 2-6, 3-7, 4-7, 5-6."""
+NONE = frozenset((a, b) for a in range(8) for b in range(a + 1, 8)) - CUBE
+DOUBLE = frozenset({(0, 3), (0, 4), (1, 2), (1, 5), (2, 6), (3, 7), (4, 7), (5, 6)})
+
+
+def test_tensor_pairs_get_accelerators_with_the_most_links() -> None:
+    fabric = island(weak_pairs=frozenset(CUBE | (NONE - DOUBLE)))
+    slots = placed(ask(fabric, ParallelismSpec(tp=2, dp=4)))
+    pairs = {tuple(sorted((slots[i][1], slots[i + 1][1]))) for i in range(0, 8, 2)}
+    assert pairs <= DOUBLE
+    assert len({index for _, index in slots}) == 8
+
+
+def test_a_group_that_cannot_keep_off_weak_pairs_says_so() -> None:
+    fabric = island(weak_pairs=frozenset({(0, 1)}))
+    answer = ask(fabric, ParallelismSpec(tp=8))
+    assert isinstance(answer, Placement)
+    assert "tp on node n0 spans weak pairs, with fewer links than the others: 0-1" in answer.explanation
+    four = ask(fabric, ParallelismSpec(tp=4))
+    assert {index for _, index in placed(four)} & {0, 1} != {0, 1}
+    assert not any("weak" in sentence for sentence in four.explanation)  # type: ignore[union-attr]
+
+
+def test_accelerators_cut_into_parts_take_no_ranks() -> None:
+    fabric = island(partitioned=frozenset({0, 3}))
+    assert {index for _, index in placed(ask(fabric, ParallelismSpec(tp=6)))} == {1, 2, 4, 5, 6, 7}
+    refused = ask(fabric, ParallelismSpec(tp=8))
+    assert isinstance(refused, Refusal)
+    assert not refused.ever
+    said = " ".join((refused.message, *refused.details))
+    assert "2 accelerators cut into parts (MIG) take no ranks (n0)" in said
+    whole = ask(island(partitioned=frozenset(range(8))), ParallelismSpec(tp=2))
+    assert isinstance(whole, Refusal)
+    assert "8 accelerators cut into parts (MIG) take no ranks (n0)" in " ".join(
+        (whole.message, *whole.details)
+    )
+
+
+def test_accelerators_cut_into_parts_are_not_free() -> None:
+    room = free_room(island(partitioned=frozenset({0, 3})), [])
+    assert sorted(slot.index for slot in room.slots) == [1, 2, 4, 5, 6, 7]
+
+
+def test_a_node_measured_bad_is_used_last() -> None:
+    nodes = cluster("H100", "H100").nodes
+    fabric = Fabric((replace(nodes[0], suspect=True), nodes[1]))
+    assert {node for node, _ in placed(ask(fabric, ParallelismSpec(tp=4)))} == {"n1"}
+    assert {node for node, _ in placed(ask(fabric, ParallelismSpec(tp=4, dp=2)))} == {"n0", "n1"}

@@ -1,0 +1,1 @@
+"""Placements on an emulated network: see `__main__.py`."""
