@@ -20,6 +20,7 @@ from atoll.cli.serve import serve
 from atoll.cli.simulate import simulate
 from atoll.cli.snapshot import snapshot
 from atoll.cli.status import status
+from atoll.cli.straggler import straggler
 from atoll.cli.submit import submit
 from atoll.cli.timeline import timeline
 from atoll.cli.verify import verify
@@ -50,6 +51,7 @@ application.command("plan")(plan)
 application.command("simulate")(simulate)
 application.command("snapshot")(snapshot)
 application.command("verify")(verify)
+application.command("straggler")(straggler)
 application.command("demo")(demo)
 application.add_typer(data)
 application.add_typer(fabric)
