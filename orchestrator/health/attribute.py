@@ -223,8 +223,7 @@ def _slow_collectives(layout: Layout, suspects: Suspects, culprits: Sequence[Int
     found = []
     for one in suspects.collective:
         place = one.subject
-        same = [c for c in culprits if layout.stage[c.subject] == layout.stage[place]]
-        if one.factor < LEAST_LINK_FACTOR or any(_at_once(one, culprit) for culprit in same):
+        if one.factor < LEAST_LINK_FACTOR or any(_at_once(one, culprit) for culprit in culprits):
             continue
         others = [
             o.subject

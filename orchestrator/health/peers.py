@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from orchestrator.health.layout import Floats
 
 
-def others_median(values: Floats) -> Floats:
-    """For each entry the median of all other ones. NaN is left out; NaN where no other is left."""
+def others_median(values: Floats, *, upper: bool = False) -> Floats:
+    """For each entry the median of all other ones. NaN is left out; NaN where no other is left.
+
+    upper: of an even number of others the larger of the two in the middle, not their mean.
+    """
     count = len(values)
     order = np.argsort(values, kind="stable")  # NaN last
     ordered = values[order]
@@ -30,15 +33,15 @@ def others_median(values: Floats) -> Floats:
     low, high = (others - 1) // 2, others // 2
     low = low + (low >= place)
     high = high + (high >= place)
-    found[order] = (ordered[low] + ordered[high]) / 2
+    found[order] = ordered[high] if upper else (ordered[low] + ordered[high]) / 2
     return found
 
 
-def references(values: Floats, groups: Sequence[NDArray[np.intp]]) -> Floats:
+def references(values: Floats, groups: Sequence[NDArray[np.intp]], *, upper: bool = False) -> Floats:
     """`others_median` inside each group."""
     found = np.full(len(values), np.nan)
     for group in groups:
-        found[group] = others_median(values[group])
+        found[group] = others_median(values[group], upper=upper)
     return found
 
 

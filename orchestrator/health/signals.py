@@ -2,7 +2,7 @@
 
 Wall time of a step is equal on all ranks of a synchronous job: they wait for the slowest. So it is never compared.
 What a rank computes is (MegaScale, NSDI 2024, section 5.1; "Understanding Stragglers in Large Model Training Using
-What-if Analysis", OSDI 2025, section 3), and what of the step it did *not* wait: the culprit waits least.
+What-if Analysis", OSDI 2025), and what of the step it did *not* wait: the culprit waits least.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Signals:
         }
         compute = _sample(step, computed - reference, reference, historic=historic, **facts)
         own = wall - waited
-        busy = _sample(step, own - references(own, groups), scale, **facts)
+        busy = _sample(step, own - references(own, groups, upper=True), scale, **facts)
         return StepSignals(
             compute,
             busy,
@@ -74,7 +74,7 @@ class Signals:
 
     def _collective(self, step: int, waited: Floats, computed: Floats, scale: Floats) -> Sample:
         """Longer in a collective than the others although not earlier there: computing less explains waiting more."""
-        usual = references(waited, self._layout.groups)
+        usual = references(waited, self._layout.groups, upper=True)  # who all wait for is not what is usual
         earlier = np.maximum(0.0, scale - computed)
         excess = waited - usual - earlier
         for group in self._layout.groups:

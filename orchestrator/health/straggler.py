@@ -15,6 +15,7 @@ How the field does it, and what was taken over:
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Iterator
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from orchestrator.health.layout import Floats
 from orchestrator.health.noise import Noise
 
-ALLOWANCE = 0.06
+ALLOWANCE = 0.05
 """Excess that is nobody's fault. A lasting 10 % is reported, 6 % is not."""
 PROOF = 11.0
 """Sum at which a subject is called slow."""
@@ -93,10 +93,12 @@ class Track:
         self._suspect: dict[int, Interval] = {}
         self.open: dict[int, Interval] = {}
         self._seen = 0
+        self._now = 0
 
     def observe(self, sample: Sample) -> Iterator[tuple[Sample, Floats, list[Interval]]]:
         """Yields each step with its excess beyond what is normal, and the intervals that closed; the first steps come
         all at once, when there are enough to say what is normal."""
+        self._now = sample.step
         if self.noise.ready:
             yield self._judge(sample, learn=True)
             return
@@ -146,7 +148,7 @@ class Track:
             self._suspect[place] = interval
         _count(interval, sample, beyond, self.allowance)
         if self._sum[place] >= PROOF:
-            interval.detected_step = sample.step
+            interval.detected_step = self._now
             self.open[place] = self._suspect.pop(place)
             self._relief[place] = 0.0
 
