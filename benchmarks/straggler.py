@@ -1,9 +1,10 @@
 """How well `atoll straggler` finds faults put into real noise: `python benchmarks/straggler.py DATA`.
 
-DATA is the folder of public inputs. Scores two sets that share no recording and no seed (see straggler_faults.py): one the constants
-were chosen on, one that is only scored. A finding is right when it names a faulty rank in steps that overlap the fault. Precision: right
-findings of all. Recall: faults found of all. Latency: measured steps from the first faulty one to the one at which a live detector
-says so. False flags: wrong findings for 10,000 steps of a healthy rank.
+DATA is the folder of public inputs. Scores two sets that share no recording and no seed (see straggler_faults.py):
+one the constants were chosen on, one that is only scored. A finding is right when it names a faulty rank in steps
+that overlap the fault. Precision: right findings of all. Recall: faults found of all. Latency: measured steps from
+the first faulty one to the one at which a live detector says so. False flags: wrong findings for 10,000 steps of a
+healthy rank.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def score(case: Case) -> Score:
         found=found,
         right=len(right),
         wrong=len(findings) - len(right),
-        latency=max(index[one.detected_step] for one in _first_of_each(right)) - fault.first if found else None,
+        latency=max(index[one.detected_step] for one in _first_of_each(right)) - fault.first
+        if found
+        else None,
         same_kind=found and all(one.kind == fault.kind for one in _first_of_each(right)),
         healthy_rank_steps=len(run.steps) * len(run.layout) - touched * len(fault.ranks),
     )
@@ -112,10 +115,14 @@ def _of(group: Sequence[Score]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, help="folder of public inputs")
     parser.add_argument("--count", type=int, default=COUNT, help=f"faults of a set (default: {COUNT})")
-    parser.add_argument("--development-only", action="store_true", help="for choosing constants: do not look at the rest")
+    parser.add_argument(
+        "--development-only", action="store_true", help="for choosing constants: do not look at the rest"
+    )
     given = parser.parse_args()
     sets = [Set.DEVELOPMENT] if given.development_only else list(Set)
     found: dict[str, dict[str, object]] = {}
@@ -129,14 +136,18 @@ def main() -> int:
 
 
 def show(which: str, of: dict[str, object]) -> None:
-    print(f"{which}: {of['faults']} faults in {of['runs']} runs, precision {of['precision']:.4f}, "
-          f"{of['false_flags_per_10000']:.3f} false flags per 10,000 of {of['healthy_rank_steps']:,} healthy rank-steps")
+    print(
+        f"{which}: {of['faults']} faults in {of['runs']} runs, precision {of['precision']:.4f}, "
+        f"{of['false_flags_per_10000']:.3f} false flags per 10,000 of {of['healthy_rank_steps']:,} healthy rank-steps"
+    )
     print(f"  wrong: {of['wrong_by_kind']}")
     by = of["by"]
     assert isinstance(by, dict)
     for name, row in by.items():
-        print(f"  {name:18} {row['faults']:4} faults  recall {row['recall']:.3f}  latency {row['latency_median']:.0f} "
-              f"(most {row['latency_most']})  kind right {row['same_kind']:.2f}")
+        print(
+            f"  {name:18} {row['faults']:4} faults  recall {row['recall']:.3f}  latency {row['latency_median']:.0f} "
+            f"(most {row['latency_most']})  kind right {row['same_kind']:.2f}"
+        )
 
 
 def bars(found: dict[str, dict[str, object]], raw: dict[str, list[dict[str, object]]]) -> int:

@@ -1,8 +1,9 @@
 """Faults put into recorded step times: what a known slow rank, link or node would have made of a healthy run.
 
-The noise is real: a stretch of a long recording as it is; a short one (44 and 32 measured steps) cut into pieces of 8 that are put
-together at random (moving-block bootstrap, Kunsch 1989, so that what lasts in the noise lasts here too). The fault is either *full* (a slow
-rank lengthens every rank's step, and all others wait for it) or *bare* (only the slow rank's own columns change).
+The noise is real: a stretch of a long recording as it is; a short one (44 and 32 measured steps) cut into pieces of
+8 that are put together at random (moving-block bootstrap, Kunsch 1989, so that what lasts in the noise lasts here
+too). The fault is either *full* (a slow rank lengthens every rank's step, and all others wait for it) or *bare*
+(only the slow rank's own columns change).
 
 Two sets that share no recording: what the detector's constants were chosen on, and what is only ever scored.
 """
@@ -65,12 +66,16 @@ class Case:
 def healthy_runs(data: Path, which: Set) -> list[Run]:
     """data: the folder of public inputs.
 
-    Development: trace AR without the replica of the slow rank 0, and the first half of PAI job 1. Held out: trace ST, where nobody is
-    slow, and the second half of PAI job 1 without the stretch in which worker 6 is slow (records 1801 to 1951).
+    Development: trace AR without the replica of the slow rank 0, and the first half of PAI job 1. Held out: trace
+    ST, where nobody is slow, and the second half of PAI job 1 without the stretch in which worker 6 is slow
+    (records 1801 to 1951).
     """
     if which is Set.DEVELOPMENT:
         pai = _run("pai", data, "pai_job1_per_rank_step.csv")
-        return [_without_replica(_run("ar", data, "bytedance_AR_per_rank_step.csv"), 0), _cut(pai, lambda s: s < 1500)]
+        return [
+            _without_replica(_run("ar", data, "bytedance_AR_per_rank_step.csv"), 0),
+            _cut(pai, lambda s: s < 1500),
+        ]
     pai = _run("pai", data, "pai_job1_per_rank_step.csv")
     late = _cut(pai, lambda s: s >= 1500 and not 1801 <= s <= 1951)
     return [_run("st", data, "bytedance_ST_per_rank_step.csv"), late]
@@ -142,7 +147,8 @@ def cases(runs: list[Run], count: int, seed: int) -> list[Case]:
 
 
 def longer(run: Run, place: int, extra: Floats, *, full: bool, column: int | None = None) -> Run:
-    """One rank takes `extra` seconds more in each step, (steps,). column: where they show; None outside all columns."""
+    """One rank takes `extra` seconds more in each step, (steps,). column: where they show; None outside all
+    columns."""
     seconds = run.seconds.copy()
     if not run.layout.phased:
         seconds[:, place, 0] += extra
@@ -210,7 +216,8 @@ def data_loader(run: Run, random: np.random.Generator) -> Case:
 
 
 def link(run: Run, random: np.random.Generator) -> Case:
-    """A pair of neighbours moves its data more slowly; the rest of its pipeline waits behind, the others in collectives."""
+    """A pair of neighbours moves its data more slowly; the rest of its pipeline waits behind, the others in
+    collectives."""
     a, b = run.layout.pairs[int(random.integers(len(run.layout.pairs)))]
     factor = float(random.choice([1.25, 1.5]))
     first, last = _stretch(run, random)

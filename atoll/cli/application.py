@@ -11,6 +11,7 @@ from atoll.cli.events import events
 from atoll.cli.export import export
 from atoll.cli.fabric import fabric
 from atoll.cli.generate import generate
+from atoll.cli.goodput import goodput
 from atoll.cli.list import list_jobs
 from atoll.cli.logs import logs
 from atoll.cli.migrate import migrate
@@ -43,6 +44,7 @@ application.command("status")(status)
 application.command("logs")(logs)
 application.command("events")(events)
 application.command("timeline")(timeline)
+application.command("goodput")(goodput)
 application.command("export")(export)
 application.command("generate")(generate)
 application.command("model")(model)

@@ -12,8 +12,10 @@ from orchestrator.health.verdict import Imbalance, Kind, Straggler, Uneven
 
 SCATTERED = 0.6
 """An interval with fewer slow steps than this share comes and goes: it is periodic."""
-LEAST_LASTING = 0.07
-"""Lasting excess from which an interval is reported; what is below is a trend."""
+LEAST_LASTING = 0.075
+"""Mean excess beyond what is normal from which an interval is reported; what is below is a trend."""
+LEAST_OVER_PEERS = 0.05
+"""A rank that was quicker than its peers and is like them now is no straggler, however much it changed."""
 AT_ONCE = 0.5
 """Intervals overlap when the shorter one shares so much of itself."""
 ALIKE = 1.5
@@ -39,11 +41,11 @@ def stragglers(
     layout: Layout, suspects: Suspects, first_step: int, last_step: int
 ) -> tuple[list[Straggler], list[Imbalance]]:
     """Findings by first step and rank, and replicas that have more work than others."""
-    slow = [interval for interval in suspects.compute if interval.factor - 1 >= LEAST_LASTING]
+    slow = [interval for interval in suspects.compute if _counts(interval)]
     outside = [
         interval
         for interval in suspects.busy
-        if interval.factor - 1 >= LEAST_LASTING
+        if _counts(interval)
         and not any(_at_once(interval, other) for other in slow if other.subject == interval.subject)
     ]
     replicas, moved = _replicas(layout, slow)
@@ -54,6 +56,10 @@ def stragglers(
     culprits = [*slow, *outside, *(i for i in suspects.compute if id(i) in moved)]
     found += _slow_links(layout, suspects, culprits)
     return sorted(found, key=lambda one: (one.from_step, one.rank)), replicas
+
+
+def _counts(interval: Interval) -> bool:
+    return interval.lasting >= LEAST_LASTING and interval.factor - 1 >= LEAST_OVER_PEERS
 
 
 def _of_rank(layout: Layout, interval: Interval, node: str | None, first: int, last: int) -> Straggler:

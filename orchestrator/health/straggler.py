@@ -15,7 +15,6 @@ How the field does it, and what was taken over:
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Iterator
 
@@ -92,8 +91,8 @@ class StragglerDetector:
     def observe(self, step: int, seconds: Floats) -> None:
         """One finished step. seconds: (ranks, columns of the layout); the row of a rank without a report is NaN.
 
-        Raises ValueError when `step` is not above the one before: a job that went back to a checkpoint needs a new detector,
-        because its ranks may be other ones.
+        Raises ValueError when `step` is not above the one before: a job that went back to a checkpoint needs a new
+        detector, because its ranks may be other ones.
         """
         if self._first_step is not None and step <= self._last_step:
             raise ValueError(f"step {step} after step {self._last_step}: steps must rise")

@@ -43,6 +43,12 @@ class Interval:
     quiet_steps: int = 0
     """Since the last slow one."""
     slow_steps: int = 0
+    beyond: float = 0.0
+    """Excess beyond what is normal as a share, summed over all its steps."""
+    largest: float = 0.0
+    """Of a single step."""
+    pending: float = 0.0
+    """The same since the last slow step."""
     excess: float = 0.0
     reference: float = 0.0
     """Sum of what peers took, in the unit of the measurement."""
@@ -60,6 +66,14 @@ class Interval:
     @property
     def factor(self) -> float:
         return 1.0 + self.excess / self.reference if self.reference > 0 else 1.0
+
+    @property
+    def lasting(self) -> float:
+        """Mean excess of its steps without the largest: one spike makes no slow rank. Of a periodic fault that of its
+        slow steps."""
+        if self.period is not None:
+            return self.factor - 1
+        return (self.beyond - self.largest) / (self.steps - 1) if self.steps > 1 else 0.0
 
     @property
     def density(self) -> float:
@@ -172,11 +186,15 @@ def _count(interval: Interval, sample: Sample, beyond: float, limit: float) -> N
     if np.isnan(beyond):
         return
     interval.quiet_steps += 1
+    interval.pending += beyond
     if beyond <= limit:
         return
     place = interval.subject
     interval.steps += interval.quiet_steps
     interval.quiet_steps = 0
+    interval.beyond += interval.pending
+    interval.largest = max(interval.largest, beyond)
+    interval.pending = 0.0
     interval.to_step = sample.step
     interval.slow_steps += 1
     interval.excess += float(sample.excess[place])

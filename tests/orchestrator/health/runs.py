@@ -31,7 +31,8 @@ def workers(count: int) -> Layout:
 
 
 def seconds(layout: Layout, steps: int, seed: int = 1) -> Floats:
-    """(steps, ranks, columns): forward 0.3 s, backward 0.6 s, waits of 0.05 s, a step of 1.1 s; or 1 s where there are no phases."""
+    """(steps, ranks, columns): forward 0.3 s, backward 0.6 s, waits of 0.05 s, a step of 1.1 s; or 1 s where there
+    are no phases."""
     noise = 1 + NOISE * np.random.default_rng(seed).standard_normal((steps, len(layout), len(layout.columns)))
     usual = np.array([0.3, 0.6, 0.05, 0.05, 0.05, 0.0, 1.1]) if layout.phased else np.array([1.0])
     found: Floats = noise * usual

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from orchestrator.health.verdict import Kind, Uneven, Watched
-from tests.orchestrator.health.runs import BWD, COLL, FWD, WALL, pipeline, seconds, slower, verdict_of, workers
+from tests.orchestrator.health.runs import (
+    BWD,
+    COLL,
+    FWD,
+    WALL,
+    pipeline,
+    seconds,
+    slower,
+    verdict_of,
+    workers,
+)
 
 
 def test_row_80_backward_looks_equal_and_the_rank_that_waits_least_is_named() -> None:
@@ -25,7 +35,8 @@ def test_row_80_backward_looks_equal_and_the_rank_that_waits_least_is_named() ->
 
 
 def test_row_82_equal_means_three_verdicts() -> None:
-    """5 % on average each: a constant 5 %, 40 % every eighth step on another rank each time, one step 30 times as long."""
+    """5 % on average each: a constant 5 %, 40 % every eighth step on another rank each time, one step 30 times as
+    long."""
     layout, steps = workers(8), 600
     healthy = seconds(layout, steps)
 

@@ -108,7 +108,9 @@ def test_a_rank_cannot_change_its_stage_or_node() -> None:
     found = problems(text(lines, PHASED))
     assert found[0] == "line 13, stage: rank 1 is 0 here and 1 elsewhere"
     moved = [f"{line},{'a' if i < 40 else 'b'}" for i, line in enumerate(whole())]
-    assert problems(text(moved, "step,rank,step_time,node"))[0].startswith("line 42, node: rank 0 is 'b' here")
+    assert problems(text(moved, "step,rank,step_time,node"))[0].startswith(
+        "line 42, node: rank 0 is 'b' here"
+    )
 
 
 def test_ranks_that_share_no_steps_are_refused_and_not_made_into_a_huge_table() -> None:

@@ -51,7 +51,9 @@ def test_a_rank_that_becomes_slow_and_recovers_has_both_steps() -> None:
 
 def test_a_rank_that_became_slow_and_still_is() -> None:
     layout = pipeline(1, 8)
-    (found,) = verdict_of(layout, slower(seconds(layout, 120), 7, 0.25 * COMPUTE_S, slice(60, None))).stragglers
+    (found,) = verdict_of(
+        layout, slower(seconds(layout, 120), 7, 0.25 * COMPUTE_S, slice(60, None))
+    ).stragglers
     assert (found.rank, found.kind, found.from_step, found.to_step) == (7, Kind.ONSET, 61, 120)
 
 
