@@ -15,7 +15,7 @@ from api.auth.token import TokenGuard, require_principal, resolve_token
 from api.events import StreamSlots
 from api.live_logs import LiveLogs
 from api.request_context import RequestContext
-from api.routers import history, jobs, logs, plan, service, timelines
+from api.routers import goodput, history, jobs, logs, plan, service, timelines
 from api.searches import Searches
 from api.telemetry import Telemetry
 from api.web import WebShell
@@ -53,7 +53,15 @@ def create_app(settings: Settings, *, trusted_hosts: Iterable[str] = ()) -> Fast
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
 
     authenticated = [Depends(require_principal)]
-    for router in (jobs.router, history.router, timelines.router, logs.router, plan.router, service.router):
+    for router in (
+        jobs.router,
+        history.router,
+        timelines.router,
+        goodput.router,
+        logs.router,
+        plan.router,
+        service.router,
+    ):
         app.include_router(router, dependencies=authenticated)
     app.include_router(service.probes)
     problems.install(app)

@@ -209,6 +209,16 @@ class Timeline(TimelineSummary):
     ranks: list[TimelineRank]
 
 
+class Goodput(Answer):
+    gpus: int
+    until: datetime
+    gpu_seconds: dict[str, float]
+    """By class, in the order of a waterfall; they add up to `total_gpu_seconds`."""
+    total_gpu_seconds: float
+    goodput: float
+    """Share of useful compute."""
+
+
 class Log(Answer):
     attempt: int
     rank: int

@@ -26,6 +26,7 @@ from atoll.answers import (
     Cluster,
     Event,
     EventPage,
+    Goodput,
     JobDetail,
     JobPage,
     JobSummary,
@@ -215,6 +216,10 @@ class AtollClient:
         return self._typed(
             Timeline, self._transport.request("GET", f"/api/v1/jobs/{job_id}/timeline", params=params)
         )
+
+    def goodput(self, job_id: str) -> Goodput:
+        """Every GPU-second of a job since its submission, in exactly one class."""
+        return self._typed(Goodput, self._transport.request("GET", f"/api/v1/jobs/{job_id}/goodput"))
 
     def log(
         self,

@@ -11,6 +11,7 @@ from atoll.cli.events import events
 from atoll.cli.export import export
 from atoll.cli.fabric import fabric
 from atoll.cli.generate import generate
+from atoll.cli.goodput import goodput
 from atoll.cli.list import list_jobs
 from atoll.cli.logs import logs
 from atoll.cli.migrate import migrate
@@ -20,6 +21,7 @@ from atoll.cli.serve import serve
 from atoll.cli.simulate import simulate
 from atoll.cli.snapshot import snapshot
 from atoll.cli.status import status
+from atoll.cli.straggler import straggler
 from atoll.cli.submit import submit
 from atoll.cli.timeline import timeline
 from atoll.cli.verify import verify
@@ -42,6 +44,7 @@ application.command("status")(status)
 application.command("logs")(logs)
 application.command("events")(events)
 application.command("timeline")(timeline)
+application.command("goodput")(goodput)
 application.command("export")(export)
 application.command("generate")(generate)
 application.command("model")(model)
@@ -50,6 +53,7 @@ application.command("plan")(plan)
 application.command("simulate")(simulate)
 application.command("snapshot")(snapshot)
 application.command("verify")(verify)
+application.command("straggler")(straggler)
 application.command("demo")(demo)
 application.add_typer(data)
 application.add_typer(fabric)

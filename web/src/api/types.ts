@@ -148,6 +148,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/goodput": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Goodput
+         * @description Every GPU-second of the job since its submission, in exactly one class.
+         */
+        get: operations["getGoodput"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/logs": {
         parameters: {
             query?: never;
@@ -799,6 +819,34 @@ export interface components {
             kind: components["schemas"]["EventKind"] | string;
             /** Message */
             message: string;
+        };
+        /** GoodputView */
+        GoodputView: {
+            /**
+             * Goodput
+             * @description Share of useful compute, 0 to 1.
+             */
+            goodput: number;
+            /**
+             * Gpu Seconds
+             * @description By class, to the microsecond; every class is there. They add up to `total_gpu_seconds`.
+             */
+            gpu_seconds: {
+                [key: string]: number;
+            };
+            /** Gpus */
+            gpus: number;
+            /**
+             * Total Gpu Seconds
+             * @description From submission on: what the job was given or waited for.
+             */
+            total_gpu_seconds: number;
+            /**
+             * Until
+             * Format: date-time
+             * @description When the job ended; now, while it has not.
+             */
+            until: string;
         };
         /** Health */
         Health: {
@@ -2239,6 +2287,12 @@ export interface components {
             number
         ];
         /**
+         * Spent
+         * @description What a GPU-second was spent on; the order is that of a waterfall.
+         * @enum {string}
+         */
+        Spent: "useful-compute" | "exposed-communication" | "bubble" | "data-wait" | "checkpoint-stall" | "lost-work" | "detection" | "repair" | "degraded" | "idle-spare" | "start" | "queued";
+        /**
          * Split
          * @description What tensor parallelism makes of a linear map or an embedding of an imported model.
          * @enum {string}
@@ -3257,6 +3311,92 @@ export interface operations {
                 };
             };
             /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getGoodput: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the job, a UUID as `POST /api/v1/jobs` gave it. */
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GoodputView"];
+                };
+            };
+            /** @description The bearer token is missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A page of another site sent this request. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host header names a machine this server does not answer for. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request has values that cannot be taken; `violations` lists every one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An error inside the server; its log has the request id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database, the controller or a free stream is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -1,0 +1,1 @@
+"""Where a job's GPU time went. Pure."""

@@ -1,0 +1,97 @@
+"""How much longer each rank takes than its peers: a reference that the rank itself has no part in.
+
+A rank is held against the median of the *other* members of its group. With the whole group's median a rank of a
+group of two would be half of its own reference, and a fault of 10 % would look like 5 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.health.layout import Floats
+
+
+def others_median(values: Floats, *, upper: bool = False) -> Floats:
+    """For each entry the median of all other ones. NaN is left out; NaN where no other is left.
+
+    upper: of an even number of others the larger of the two in the middle, not their mean.
+    """
+    count = len(values)
+    order = np.argsort(values, kind="stable")  # NaN last
+    ordered = values[order]
+    known = int(count - np.isnan(values).sum())
+    found = np.full(count, np.nan)
+    if known < 2:
+        if known == 1:
+            found[order[1:]] = ordered[0]
+        return found
+    place = np.arange(count)
+    others = np.where(place < known, known - 1, known)
+    low, high = (others - 1) // 2, others // 2
+    low = low + (low >= place)
+    high = high + (high >= place)
+    found[order] = ordered[high] if upper else (ordered[low] + ordered[high]) / 2
+    return found
+
+
+def references(values: Floats, groups: Sequence[NDArray[np.intp]], *, upper: bool = False) -> Floats:
+    """`others_median` inside each group."""
+    found = np.full(len(values), np.nan)
+    for group in groups:
+        found[group] = others_median(values[group], upper=upper)
+    return found
+
+
+class History:
+    """What each group is expected to take, from its own first steps and from what the rest of the job does now.
+
+    For a rank without peers (a pipeline without data parallelism), and for a group that is slow as a whole (all on
+    one node). Work that grows for all groups alike, as with longer sequences, is no fault of any.
+    """
+
+    LEARNED = 8
+    """Steps a group's share of the work is learned from."""
+    SHIFT = 1.10
+    """A whole group counts as slow from here."""
+
+    def __init__(self, groups: Sequence[NDArray[np.intp]]) -> None:
+        self._groups = groups
+        self._first: list[Floats] = []
+        self._base: Floats | None = None
+
+    def expected(self, computed: Floats) -> Floats:
+        """Seconds each group should take this step; NaN while it is learned and where the job is one group."""
+        now = np.array([_median(computed[group]) for group in self._groups])
+        if self._base is None:
+            self._first.append(now)
+            if len(self._first) < self.LEARNED:
+                return np.full(len(now), np.nan)
+            self._base = np.array([_median(column) for column in np.array(self._first).T])
+            self._first = []
+        shift = now / np.where(self._base > 0, self._base, np.nan)
+        known = np.sort(shift[~np.isnan(shift)])
+        if len(known) < 2:
+            return np.full(len(now), np.nan)
+        expected: Floats = self._base * known[(len(known) - 1) // 2]
+        return expected
+
+    def mended(self, computed: Floats, peers: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """References with history where peers cannot tell, and which ranks have such a one."""
+        expected = self.expected(computed)
+        found = peers.copy()
+        from_history = np.zeros(len(peers), dtype=np.bool_)
+        for group, reference in zip(self._groups, expected, strict=True):
+            if np.isnan(reference):
+                continue
+            if len(group) == 1 or _median(computed[group]) > self.SHIFT * reference:
+                found[group] = reference
+                from_history[group] = True
+        return found, from_history
+
+
+def _median(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else float("nan")
