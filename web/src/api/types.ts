@@ -3396,7 +3396,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4235,7 +4235,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The database, the controller or a free stream is missing just now; try again. */
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
