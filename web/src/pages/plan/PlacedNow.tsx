@@ -32,7 +32,9 @@ export function PlacedNow({ answer }: { answer: PlanAnswer }) {
       >
         {answer.costs.map(({ axis, by_tier: seconds, seconds: slowest, uplink, overlapped, widest }) => (
           <tr key={axis}>
-            <th scope="row">{axis}</th>
+            <td>
+              <strong>{axis}</strong>
+            </td>
             {tiers.map((tier) => (
               <td key={tier} className="number">
                 {seconds[tier] === undefined ? "–" : exactly(seconds[tier])}
