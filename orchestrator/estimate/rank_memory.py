@@ -27,7 +27,7 @@ class RankMemory:
     optimizer: float
     activations: float
     buffers: float
-    """Logits and their gradients, gathered layers, copies on their way to other ranks, the library's own."""
+    """Logits and their gradients, gathered units or a bucket of gradients, the library's own."""
 
     @property
     def total(self) -> float:
