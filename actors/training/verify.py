@@ -6,6 +6,7 @@ with their slices of it. Nothing of the plan is ever gathered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -81,7 +82,7 @@ class Verdict:
             if self.precision is Precision.FP64:
                 over |= step.weights
             name, value = max(over.items(), key=lambda item: item[1])
-            if not value <= self.tolerance:
+            if value > self.tolerance:
                 return step.step, name
         return None
 
@@ -169,7 +170,12 @@ def _compare(engine: Engine, wanted: dict[str, Tensor]) -> dict[str, tuple[float
 
 
 def _relative(value: float, wanted: float) -> float:
-    return abs(value - wanted) / abs(wanted) if wanted else abs(value)
+    return _ordered(abs(value - wanted) / abs(wanted) if wanted else abs(value))
+
+
+def _ordered(difference: float) -> float:
+    """Infinite where there is no number: NaN is not the largest of anything, and would go unseen."""
+    return math.inf if math.isnan(difference) else difference
 
 
 def _relative_weights(ranks: Iterable[dict[str, tuple[float, float]]]) -> dict[str, float]:
@@ -179,6 +185,6 @@ def _relative_weights(ranks: Iterable[dict[str, tuple[float, float]]]) -> dict[s
             before = sums.get(name, (0.0, 0.0))
             sums[name] = (before[0] + difference, before[1] + weight)
     return {
-        name: (difference / weight) ** 0.5 if weight else difference**0.5
+        name: _ordered((difference / weight) ** 0.5 if weight else difference**0.5)
         for name, (difference, weight) in sums.items()
     }

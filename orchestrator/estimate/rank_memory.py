@@ -27,7 +27,7 @@ class RankMemory:
     optimizer: float
     activations: float
     buffers: float
-    """Logits and their gradients, gathered layers, copies on their way to other ranks, the library's own."""
+    """Logits and their gradients, gathered units or a bucket of gradients, the library's own."""
 
     @property
     def total(self) -> float:
@@ -209,13 +209,36 @@ def _score_bytes(work: Workload) -> float:
 
 
 def _copies(work: Workload, formats: Formats, held: tuple[float, float]) -> float:
-    """Gradients in buckets on their way to other replicas, or the layers that ZeRO 3 has gathered."""
-    plan, model = work.plan, work.architecture
+    """A bucket of gradients on its way to other replicas, or the units that ZeRO has gathered and sums."""
+    plan = work.plan
     if plan.dp * plan.cp == 1:
         return 0.0
     if not plan.zero:
-        return sum(held) * formats.gradient
-    whole = sum(held) / max(1, model.layers / plan.pp)
-    # Two layers gathered, or all where they stay so, and one layer's gradients on their way.
-    kept = sum(held) if plan.zero == 3 and plan.reshard_after_forward is False and plan.pp == 1 else 2 * whole
-    return kept * formats.gathered + whole * formats.gradient
+        # A bucket holds one parameter at least.
+        bucket = max(plan.bucket_bytes, _largest_parameter(work) * formats.gradient)
+        return min(sum(held) * formats.gradient, bucket)
+    unit = _unit(work, formats, held)
+    # Two units gathered, or all where they stay so, and one unit's gradients on their way.
+    stay = plan.zero == 3 and plan.reshard_after_forward is False and plan.pp == 1
+    kept = sum(held) if stay else min(sum(held), 2 * unit)
+    return kept * formats.gathered + unit * formats.gradient
+
+
+def _unit(work: Workload, formats: Formats, held: tuple[float, float]) -> float:
+    """Parameters of the largest unit of ZeRO: a block, or as many as `parallelism.bucket_mb` takes (the engine's
+    `sharding.py`)."""
+    return min(sum(held), max(_block(work, held), work.plan.bucket_bytes / formats.parameter))
+
+
+def _largest_parameter(work: Workload) -> float:
+    model, plan = work.architecture, work.plan
+    dense = model.hidden * max(model.vocab_size, model.ffn_hidden) / plan.tp
+    if model.moe is None:
+        return dense
+    inner = model.moe.ffn_hidden or model.ffn_hidden
+    return max(dense, model.hidden * inner * model.moe.experts / plan.ep)
+
+
+def _block(work: Workload, held: tuple[float, float]) -> float:
+    """Parameters of a rank, by layer."""
+    return sum(held) / max(1, work.architecture.layers / work.plan.pp)

@@ -140,6 +140,9 @@ class ImportedModel:
         """What passes between blocks, on the meta device; None where it is not known what stands around them."""
         self._refuse(list(self._wrong_values()) + list(self._wrong_paths()))
         self.module.cpu()
+        for parameter in self.module.parameters():
+            # Optimizers on CPUs take value and gradient in the order of memory, and ZeRO shards no other layout.
+            parameter.data = parameter.data.contiguous()
         self.digest = digest(self.module)
         self.module.to(dtype).train()
         self._refuse(list(self._wrong_run(tokens, vocab_size)))

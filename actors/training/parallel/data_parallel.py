@@ -1,4 +1,5 @@
-"""Data parallelism: gradients of replicas are added in buckets while backward still runs.
+"""Data parallelism: gradients of replicas are added in buckets while backward still runs. A bucket that is sent is where
+its gradients are from then on.
 
 Own buckets rather than FSDP2's `replicate`: parameters stay what tensor parallelism made of them (no second mesh in
 checkpoints or in the norm), the sum is a plain sum in a fixed order of buckets, and the same code counts micro-batches
@@ -9,7 +10,7 @@ runs add in equal order and give equal bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -23,13 +24,13 @@ class _Bucket:
     parameters: list[nn.Parameter]
     waiting: int = 0
     """Parameters whose gradient of this step is not complete."""
-    flat: Tensor | None = None
-    work: dist.Work | None = field(default=None)
+    work: dist.Work | None = None
 
 
 class GradientReducer:
-    """Sums gradients, which are of `dtype`, over `group`, in buckets: of 25 MiB (torch's default), large enough for
-    bandwidth and small enough to start early. A gradient is complete after `accumulations` backward passes."""
+    """Sums gradients, which are of `dtype`, over `group`, in buckets of up to `bucket_bytes`: large enough for
+    bandwidth and small enough to start early. A gradient is complete after `accumulations` backward passes. Parameters
+    must be contiguous, as their gradients will be."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class GradientReducer:
         accumulations: int,
         bucket_bytes: int,
     ) -> None:
+        assert all(parameter.is_contiguous() for parameter in parameters)
         self._group = group
         self._dtype = dtype
         self._accumulations = accumulations
@@ -54,18 +56,12 @@ class GradientReducer:
         self._reset()
 
     def finish(self) -> None:
-        """Launches what backward has not, waits for all and puts the sums in place. Call once a step, on every rank."""
+        """Launches what backward has not, and waits: gradients are the sums then. Call once a step, on every rank."""
         for bucket in self._buckets[self._launched :]:
             self._launch(bucket)
         for bucket in self._buckets:
             assert bucket.work is not None
-            assert bucket.flat is not None
             bucket.work.wait()
-            # Views of the sums, which are not copied back.
-            for parameter, total in zip(
-                bucket.parameters, split(bucket.flat, bucket.parameters), strict=True
-            ):
-                parameter.grad = total
         self._reset()
 
     def _counter(self, bucket: _Bucket) -> Callable[[Tensor], None]:
@@ -86,8 +82,11 @@ class GradientReducer:
 
     def _launch(self, bucket: _Bucket) -> None:
         with torch.no_grad():
-            bucket.flat = join([self._gradient(p) for p in bucket.parameters])
-        bucket.work = dist.all_reduce(bucket.flat, group=self._group, async_op=True)
+            flat = join([self._gradient(p) for p in bucket.parameters])
+        # From now on views of what is summed: nothing is copied back, and no gradient is there twice.
+        for parameter, total in zip(bucket.parameters, split(flat, bucket.parameters), strict=True):
+            parameter.grad = total
+        bucket.work = dist.all_reduce(flat, group=self._group, async_op=True)
 
     def _gradient(self, parameter: nn.Parameter) -> Tensor:
         if parameter.grad is None:
@@ -98,7 +97,7 @@ class GradientReducer:
         self._passes.clear()
         self._launched = 0
         for bucket in self._buckets:
-            bucket.waiting, bucket.flat, bucket.work = len(bucket.parameters), None, None
+            bucket.waiting, bucket.work = len(bucket.parameters), None
 
 
 def _fill_buckets(parameters: Sequence[nn.Parameter], elements: int) -> list[_Bucket]:

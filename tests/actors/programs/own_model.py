@@ -61,6 +61,9 @@ class Model(nn.Module):
         self.head = nn.Linear(width, vocabulary, bias=False)
         if options.get("tied"):
             self.head.weight = self.embed.tokens.weight
+        if options.get("transposed"):
+            up = self.trunk.layers[0].up
+            up.weight = nn.Parameter(up.weight.detach().t().contiguous().t())
         for name in options.get("frozen", ()):
             self.get_submodule(name).requires_grad_(False)
 

@@ -27,7 +27,9 @@ def demo_job(
 ) -> JobSpec:
     """The demo's job with some fields replaced; one rank and no checkpoint before the end unless said."""
     document = yaml.safe_load(DEMO.read_text())
-    document["parallelism"] |= {"tp": 1, "pp": 1, "dp": 1} | dict(parallelism or {})
+    # A small model has several buckets, and several units of ZeRO, in small ones alone.
+    plan = {"tp": 1, "pp": 1, "dp": 1, "bucket_mb": 0.2}
+    document["parallelism"] |= plan | dict(parallelism or {})
     document["training"] |= {"eval_every": 0} | training
     document["data"] |= dict(data or {})
     document["checkpoint"]["every"] = 0

@@ -37,7 +37,8 @@ SPLIT = {
 
 def own_job(model: dict[str, Any], *, precision: str = "fp64", **plan: Any) -> JobSpec:
     spec = demo_job(
-        parallelism={"sequence": False} | plan,
+        # In fp64: units of two blocks.
+        parallelism={"sequence": False, "bucket_mb": 0.05} | plan,
         precision=precision,
         steps=STEPS,
         global_batch=8,
@@ -103,6 +104,12 @@ QUICK = ("ddp", "zero3-blocks", "pipeline", "all")
 def test_a_plan_is_one_process(name: str) -> None:
     model, plan = PLANS[name]
     assert_equal(run(own_job(model, **plan)), alone(), relative=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ddp", pytest.param("zero3", marks=pytest.mark.slow)])
+def test_the_order_of_a_parameter_in_memory_changes_nothing(name: str) -> None:
+    model, plan = PLANS[name]
+    assert_equal(run(own_job(model | {"options": {"transposed": True}}, **plan)), alone(), relative=1e-9)
 
 
 def test_its_own_initial_values_are_kept() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from matrix import job
 
+from actors.training.engine import Engine, StepResult
 from actors.training.local_gang import RankFailedError
 from actors.training.parallel.data_parallel import GradientReducer
 from actors.training.verify import Verdict, verify
@@ -37,6 +40,26 @@ def test_gradients_that_are_not_added_up_are_found(tmp_path: Path, monkeypatch: 
     assert found.first is not None
     assert found.first[0] == 1
     assert found.gradient_norm.value > 1e-3
+
+
+def test_what_is_no_number_is_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one weight and of the norm, under the plan alone; all else, named before and after it, is equal."""
+    step = Engine.train_step
+
+    def broken(engine: Engine, number: int, *, stop: bool) -> StepResult:
+        result = step(engine, number, stop=stop)
+        if engine.spec.parallelism.dp == 1:
+            return result
+        with torch.no_grad():
+            dict(engine.named)["layers.1.attention_norm.weight"][0] = torch.nan
+        return replace(result, grad_norm=torch.nan)
+
+    monkeypatch.setattr(Engine, "train_step", broken)
+    found = verdict("replicate2", tmp_path, steps=1)
+    assert found.steps[0].loss < 1e-12
+    assert found.weights.where == "layers.1.attention_norm.weight"
+    assert found.gradient_norm.value == torch.inf
+    assert found.first is not None
 
 
 def _nothing(*_: Any) -> None:

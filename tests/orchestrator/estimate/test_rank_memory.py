@@ -101,3 +101,31 @@ def test_parts_are_the_sum() -> None:
     found = memory(job(dp=8, zero=3))
     assert found.total == sum(found.parts.values())
     assert list(found.parts) == ["parameters", "gradients", "optimizer", "activations", "buffers"]
+
+
+SMALL = {"layers": 4, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn_hidden": 128}
+SMALL_PSI = 4 * (64 * (2 * 64 + 2 * 32) + 3 * 64 * 128) + 2 * 256 * 64
+
+
+def small(*, dp: int = 2, **plan: Any) -> Any:
+    document = job(dp=dp, **plan).model_dump(mode="json")
+    document["training"]["global_batch"] = 2 * dp
+    return parse_spec(document | {"model": SMALL, "data": {"vocab_size": 256}})
+
+
+def test_zero_gathers_a_small_model_whole() -> None:
+    """In bf16: two bytes of what is gathered and four of its gradients, and four parts in a hundred more. Without
+    `bucket_mb` two layers of four are gathered, each with a quarter of the tables, and one sums."""
+    whole, layered = (memory(small(zero=3, bucket_mb=size)).buffers for size in (25, 0))
+    assert whole - layered == pytest.approx(1.04 * SMALL_PSI * (2 * (1 - 2 / 4) + 4 * (1 - 1 / 4)))
+
+
+def test_units_of_a_large_model_are_layers() -> None:
+    default, layered = (memory(job(dp=8, zero=3, **plan)).buffers for plan in ({}, {"bucket_mb": 0}))
+    assert default == layered
+
+
+def test_a_bucket_of_gradients_is_on_its_way_to_replicas() -> None:
+    """Of a small model all of them; of a large one the embedding, which has more than a bucket takes."""
+    alone, two = (memory(small(dp=dp)).buffers for dp in (1, 2))
+    assert two - alone == pytest.approx(1.04 * 4 * SMALL_PSI)
