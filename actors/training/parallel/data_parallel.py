@@ -1,5 +1,5 @@
-"""Data parallelism: gradients of replicas are added in buckets while backward still runs. A bucket that is sent is where
-its gradients are from then on.
+"""Data parallelism: gradients of replicas are added in buckets while backward still runs. A sent bucket is where its
+gradients are from then on.
 
 Own buckets rather than FSDP2's `replicate`: parameters stay what tensor parallelism made of them (no second mesh in
 checkpoints or in the norm), the sum is a plain sum in a fixed order of buckets, and the same code counts micro-batches
