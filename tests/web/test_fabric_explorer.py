@@ -107,7 +107,9 @@ def test_problems_and_jobs_are_told_where_they_are(large: Server, visit: Opener)
     expect(page).to_have_url(re.compile(large.ids[name]))
 
 
-@pytest.mark.parametrize("query", ["", "?at=spine:s1", "?at=node:gpu0096"])
+@pytest.mark.parametrize(
+    "query", ["", pytest.param("?at=spine:s1", marks=pytest.mark.slow), "?at=node:gpu0096"]
+)
 def test_it_fits_and_is_accessible(
     query: str, large: Server, visit: Opener, findings: Callable[[Page], list[str]], tmp_path: Path
 ) -> None:

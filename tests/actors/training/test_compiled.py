@@ -13,13 +13,13 @@ from test_equality import Run, assert_equal
 from test_imported import run
 
 STEPS = 3
-QUICK = ("tp2 shard2 zero3",)
+QUICK = ("tp2",)
 """The part that every run of the tests has time for."""
 PLANS = (
     *QUICK,
     "replicate2 accumulate4",
     "shard2 zero3 accumulate4",
-    "tp2",
+    "tp2 shard2 zero3",
     "tp2-plain selective",
     "full",
     "selective",

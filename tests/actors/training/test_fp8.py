@@ -204,7 +204,12 @@ def test_a_job_learns_as_in_bf16(on_cpu: None) -> None:
 @pytest.mark.parametrize(
     ("plan", "training"),
     [
-        pytest.param({"dp": 2, "zero": 3}, {"recompute": {"mode": "full"}}, id="zero3-recompute"),
+        pytest.param(
+            {"dp": 2, "zero": 3},
+            {"recompute": {"mode": "full"}},
+            id="zero3-recompute",
+            marks=pytest.mark.slow,
+        ),
         pytest.param({"tp": 2}, {}, id="tp", marks=pytest.mark.slow),
         pytest.param({"pp": 2, "microbatches": 4, "dp": 2}, {}, id="pp-dp", marks=pytest.mark.slow),
         pytest.param({"dp": 2}, {"compile": True}, id="compile", marks=pytest.mark.slow),
