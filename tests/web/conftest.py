@@ -103,7 +103,10 @@ def visit(browser: Browser) -> Iterator[Opener]:
 
 @pytest.fixture(scope="session")
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The API on a database with 10,000 jobs and one job in every state; no controller runs."""
+    """The API on a database with 10,000 jobs and one job in every state; no controller runs.
+
+    Tests of other files count its jobs: one that submits takes `idle`.
+    """
     with _filled(tmp_path_factory.mktemp("seeded"), "seeded_store.py") as server:
         yield server
 
@@ -117,7 +120,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The API on two idle nodes of eight H100; no controller runs."""
+    """The API on two idle nodes of eight H100, for tests that submit; no controller runs."""
     with _filled(tmp_path_factory.mktemp("idle"), "large_store.py", "--nodes", "2", "--idle") as server:
         yield server
 

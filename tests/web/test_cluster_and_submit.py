@@ -61,8 +61,8 @@ def test_a_plan_that_does_not_fit_says_what_is_missing(seeded: Server, visit: Op
     expect(page.get_by_text("It can never fit on this cluster.")).to_be_visible()
 
 
-def test_a_job_is_submitted_and_its_file_starts_another(seeded: Server, visit: Opener) -> None:
-    page = visit(f"{seeded.url}/submit")
+def test_a_job_is_submitted_and_its_file_starts_another(idle: Server, visit: Opener) -> None:
+    page = visit(f"{idle.url}/submit")
     page.get_by_label("Job file, YAML or JSON").fill("name: from-the-form\ntraining:\n  steps: 7\n")
     with page.expect_request(
         lambda request: request.method == "POST" and request.url.endswith("/jobs")
