@@ -72,11 +72,11 @@ def compare(ours: str, theirs: str, *, python: str, pairs: int, turn_s: float) -
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="Python that has accelerate and deepspeed")
-    parser.add_argument("--pairs", type=int, default=14)
-    parser.add_argument("--turn", type=float, default=4.0, help="seconds of each turn")
+    parser.add_argument("--pairs", type=int, default=24)
+    parser.add_argument("--turn", type=float, default=1.5, help="seconds of each turn")
     options = parser.parse_args()
-    if options.pairs < 5 or options.turn < 2.0:
-        parser.error("--pairs must be 5 or more, and --turn 2 seconds or more")
+    if options.pairs < 5 or options.turn < 1.5:
+        parser.error("--pairs must be 5 or more, and --turn 1.5 seconds or more")
     samples = [
         compare(ours, theirs, python=options.python, pairs=options.pairs, turn_s=options.turn)
         for ours, theirs in COMPARISONS

@@ -10,7 +10,7 @@ runs add in equal order and give equal bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -18,13 +18,16 @@ from torch import Tensor, nn
 
 from actors.training.parallel.buffers import join, split
 
+_HOST_PIECES = 2
+"""All-reduces of one bucket under way together on a host: over TCP one adds while the other waits."""
+
 
 @dataclass
 class _Bucket:
     parameters: list[nn.Parameter]
     waiting: int = 0
     """Parameters whose gradient of this step is not complete."""
-    work: dist.Work | None = None
+    work: list[dist.Work] = field(default_factory=list)
 
 
 class GradientReducer:
@@ -60,8 +63,8 @@ class GradientReducer:
         for bucket in self._buckets[self._launched :]:
             self._launch(bucket)
         for bucket in self._buckets:
-            assert bucket.work is not None
-            bucket.work.wait()
+            for work in bucket.work:
+                work.wait()
         self._reset()
 
     def _counter(self, bucket: _Bucket) -> Callable[[Tensor], None]:
@@ -86,7 +89,11 @@ class GradientReducer:
         # From now on views of what is summed: nothing is copied back, and no gradient is there twice.
         for parameter, total in zip(bucket.parameters, split(flat, bucket.parameters), strict=True):
             parameter.grad = total
-        bucket.work = dist.all_reduce(flat, group=self._group, async_op=True)
+        pieces = flat.chunk(_HOST_PIECES) if flat.device.type == "cpu" else (flat,)
+        for piece in pieces:
+            work = dist.all_reduce(piece, group=self._group, async_op=True)
+            assert work is not None  # this rank is in the group
+            bucket.work.append(work)
 
     def _gradient(self, parameter: nn.Parameter) -> Tensor:
         if parameter.grad is None:
@@ -97,7 +104,8 @@ class GradientReducer:
         self._passes.clear()
         self._launched = 0
         for bucket in self._buckets:
-            bucket.waiting, bucket.work = len(bucket.parameters), None
+            bucket.waiting = len(bucket.parameters)
+            bucket.work.clear()
 
 
 def _fill_buckets(parameters: Sequence[nn.Parameter], elements: int) -> list[_Bucket]:
