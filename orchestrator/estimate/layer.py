@@ -94,6 +94,7 @@ def layer_seconds(device: Accelerator, piece: Piece, paths: Paths) -> LayerSecon
     again = {
         Again.NOTHING: 0.0,
         Again.ATTENTION: attend,
+        Again.ELEMENTWISE: streams,
         Again.LAYER: forward,
         Again.HALF: forward_products / 2 + streams,
     }[piece.again]
@@ -248,7 +249,7 @@ def _tensor(
     if piece.experts:
         assert model.moe is not None
         regions = 2 if model.moe.shared_experts else 1
-    times = 2 if piece.again is Again.LAYER else 1
+    times = 2 if piece.again in (Again.LAYER, Again.ELEMENTWISE) else 1
     if stack.async_tp:
         every = regions * (times * forward + back_open + back_hidden + regather)
         return exposed_s(device, every, times * products + weights + data)
@@ -287,4 +288,4 @@ def _expert(piece: Piece, path: Path) -> float:
     there, back = (
         all_to_all_s(path, rows * size, piece.ep) for size in (piece.stack.residual, _bytes(piece.precision))
     )
-    return (there + back) * (3 if piece.again is Again.LAYER else 2)
+    return (there + back) * (3 if piece.again in (Again.LAYER, Again.ELEMENTWISE) else 2)

@@ -70,12 +70,15 @@ def layer_activations(spec: JobSpec, *, sequences: int, mode: str = "none") -> f
     keep 4h); queries, the result of attention and its copy in the order of heads; keys and values; gate, its SiLU, up
     and their product, 4f; a log-sum-exp a head, a factor a norm. Biases and norms of heads are not counted.
     `selective`: attention is computed again, so its result and log-sum-exp go. `full`: the layer's input alone is kept.
+    `elementwise`: beside it the results of products and attention.
     """
     model = spec.model
     queries = model.heads * model.size_of_head
     keys = 2 * model.kv_heads * model.size_of_head
     if mode == "full":
         elements = model.hidden
+    elif mode == "elementwise":
+        elements = 3 * model.hidden + 2 * queries + keys + 2 * model.ffn_hidden + model.heads
     else:
         elements = 6 * model.hidden + 2 * queries + keys + 4 * model.ffn_hidden + 2
         elements += queries + model.heads if mode == "none" else 0

@@ -208,8 +208,9 @@ def _tokens(spec: JobSpec) -> float:
 
 
 def _recomputed(spec: JobSpec, layer: int) -> bool:
+    """Whether the collectives inside a layer run again."""
     recompute = spec.training.recompute
-    return recompute.mode == "full" and layer % recompute.every == 0
+    return recompute.mode in ("full", "elementwise") and layer % recompute.every == 0
 
 
 def _attention_recomputed(spec: JobSpec, layer: int) -> bool:

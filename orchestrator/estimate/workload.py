@@ -86,6 +86,8 @@ class Again(StrEnum):
 
     NOTHING = "none"
     ATTENTION = "selective"
+    ELEMENTWISE = "elementwise"
+    """All but products and attention."""
     LAYER = "full"
     HALF = "half"
     """Every second product and all that is no product (torchtitan's selective option `op`)."""

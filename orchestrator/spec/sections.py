@@ -268,8 +268,9 @@ class Precision(StrEnum):
 class RecomputeSpec(Section):
     """Activations thrown away in forward and computed again in backward (Chen et al. 2016)."""
 
-    mode: Literal["none", "selective", "full"] = "none"
-    """`full`: everything inside a layer. `selective`: attention alone (Korthikanti et al. 2022)."""
+    mode: Literal["none", "selective", "elementwise", "full"] = "none"
+    """`full`: everything inside a layer. `selective`: attention alone (Korthikanti et al. 2022). `elementwise`: all but
+    matrix products and attention, whose results are kept."""
     every: Annotated[int, Field(ge=1, le=1024)] = 1
     """Every n-th layer is recomputed."""
 

@@ -107,9 +107,9 @@ def training(model: ModelSpec, training: TrainingSpec) -> Iterator[Violation]:
     """What works inside the layers, or needs to know where they are."""
     if not model.imported:
         return
-    if training.recompute.mode == "selective":
-        message = "needs the decoder's attention; must be none or full with model.import, not selective"
-        yield Violation("training.recompute.mode", "selective", message)
+    if (mode := training.recompute.mode) in ("selective", "elementwise"):
+        message = f"needs the decoder's layers; must be none or full with model.import, not {mode}"
+        yield Violation("training.recompute.mode", mode, message)
     if training.optimizer.name == "muon":
         message = "needs the decoder's layers; must be adamw or sgd with model.import, not muon"
         yield Violation("training.optimizer.name", "muon", message)

@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("parallelism", "training"), training.sequence_split),
     Rule(("parallelism", "training"), training.compiled),
     Rule(("parallelism", "training"), training.recomputed),
+    Rule(("model", "parallelism", "training"), training.repeated_experts),
     Rule(("parallelism", "training"), training.whole_matrices),
     Rule(("parallelism", "training"), training.gradients),
     Rule(("parallelism", "data"), data.vocabulary_split),

@@ -66,6 +66,21 @@ def recomputed(plan: ParallelismSpec, training: TrainingSpec) -> Iterator[Violat
             f"everything twice, not {mode}"
         )
         yield Violation("training.recompute.mode", mode, message)
+    if mode == "elementwise":
+        for field, asked in (
+            ("compile", training.compile),
+            ("offload.activations", training.offload.activations),
+        ):
+            if asked:
+                message = "is not supported with training.recompute.mode elementwise; must be false"
+                yield Violation(f"training.{field}", True, message)
+
+
+def repeated_experts(model: ModelSpec, plan: ParallelismSpec, training: TrainingSpec) -> Iterator[Violation]:
+    """What ZeRO does around the experts, a unit of their own inside a layer, differs from forward to its repetition."""
+    if training.recompute.mode == "elementwise" and model.moe is not None and plan.zero > 0:
+        message = f"must be 0 with model.moe and training.recompute.mode elementwise, not {plan.zero}"
+        yield Violation("parallelism.zero", plan.zero, message)
 
 
 def whole_matrices(plan: ParallelismSpec, training: TrainingSpec) -> Iterator[Violation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -102,6 +103,13 @@ def watched(engine: Any) -> Iterator[Peak]:
     engine._add_up, engine.optimizer.step = add_up, update
     for handle in handles:
         handle.remove()
+
+
+def seen_by_python() -> dict[int, int]:
+    """Bytes by storage of all tensors that Python code holds."""
+    gc.collect()
+    storages = (item.untyped_storage() for item in gc.get_objects() if issubclass(type(item), Tensor))
+    return {storage.data_ptr(): storage.nbytes() for storage in storages if storage.nbytes()}
 
 
 @contextmanager

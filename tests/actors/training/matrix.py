@@ -21,7 +21,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "replicate": ("replicate1", "replicate2"),
     "shard": ("shard1", "shard2"),
     "zero": ("zero0", "zero1", "zero2", "zero3"),
-    "recompute": ("keep", "selective", "full"),
+    "recompute": ("keep", "selective", "elementwise", "full"),
     "offload": ("on-device", "offload-host", "offload-disk", "offload-activations"),
     "accumulation": ("accumulate1", "accumulate4"),
 }
@@ -57,6 +57,11 @@ zero-bubble tp2 ep1 replicate2 offload-activations
 gpipe shard2 zero1 full offload-disk
 interleaved-1f1b tp2 ulysses ep1 zero1 selective offload-disk
 zbv tp2 all-gather ep1 zero1 offload-activations
+tp2 replicate2 shard2 zero3 elementwise offload-host accumulate4
+1f1b ring ep2 replicate2 elementwise offload-disk
+shard2 zero2 elementwise
+interleaved-1f1b tp2-plain all-gather zero1 elementwise offload-host
+gpipe ulysses ep1 replicate2 elementwise offload-host
 """
 """Chosen greedily out of random plans, the one with most pairs not covered yet first."""
 
@@ -94,6 +99,7 @@ ep2 replicate2
 accumulate4
 full
 selective
+elementwise
 offload-host
 offload-disk
 offload-activations
@@ -191,9 +197,12 @@ IMPOSSIBLE: frozenset[Pair] = frozenset(
         ("tp2-plain", "ep2"),
         ("shard2", "zero0"),  # nothing is sharded without ZeRO
         ("zero-bubble", "selective"),  # a backward in two halves would compute everything twice
+        ("zero-bubble", "elementwise"),
         ("zero-bubble", "full"),
         ("zbv", "selective"),
+        ("zbv", "elementwise"),
         ("zbv", "full"),
+        ("elementwise", "offload-activations"),
         *(
             (schedule, "accumulate1") for schedule in AXES["schedule"][1:]
         ),  # a pipeline of one micro-batch is none

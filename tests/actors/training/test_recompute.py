@@ -18,6 +18,7 @@ SMALL: dict[str, Any] = {"steps": 2, "global_batch": 4, "sequence_length": 64, "
 MODES: dict[str, dict[str, Any]] = {
     "none": {"mode": "none"},
     "selective": {"mode": "selective"},
+    "elementwise": {"mode": "elementwise"},
     "half": {"mode": "full", "every": 2},
     "full": {"mode": "full"},
 }

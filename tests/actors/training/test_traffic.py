@@ -115,6 +115,9 @@ MORE: dict[str, JobSpec] = {
     "ulysses": job({"cp": 2, "context": "ulysses"}),
     "ulysses-bf16": job({"cp": 2, "context": "ulysses"}, precision="bf16"),
     "cp-selective": job({"cp": 2}, recompute={"mode": "selective"}),
+    "cp-elementwise": job({"cp": 2}, recompute={"mode": "elementwise"}),
+    "tp-elementwise": job({"tp": 2}, recompute={"mode": "elementwise"}),
+    "tp-plain-elementwise": job({"tp": 2, "sequence": False}, recompute={"mode": "elementwise"}),
     "tp-cp": job({"tp": 2, "cp": 2}),
     "gpipe": job({"pp": 2, "microbatches": 4, "schedule": "gpipe"}),
     "interleaved": job({"pp": 2, "virtual_stages": 2, "schedule": "interleaved-1f1b", "microbatches": 2}),
@@ -125,6 +128,7 @@ MORE: dict[str, JobSpec] = {
     "experts-tp": job({"tp": 2, "dp": 2, "ep": 2}, moe={**MOE, "shared_experts": 1}),
     "experts-cp-capacity": job({"cp": 2, "ep": 2}, moe={**MOE, "capacity_factor": 1.5}),
     "experts-recompute": job({"dp": 2, "ep": 2}, moe=MOE, recompute={"mode": "full"}),
+    "experts-elementwise": job({"dp": 2, "ep": 2}, moe=MOE, recompute={"mode": "elementwise"}),
     "experts-bf16": job({"dp": 2, "ep": 2}, moe=MOE, precision="bf16"),
 }
 

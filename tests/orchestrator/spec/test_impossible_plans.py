@@ -374,6 +374,18 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
          "must be none with the schedule zbv, whose split backward would compute everything twice, not "
          "selective"),
     ]),
+    ("elementwise recompute of what is compiled or offloaded", job(
+        training={"recompute": {"mode": "elementwise"}, "compile": True, "offload": {"activations": True}}), [
+        ("training.compile", "is not supported with training.offload.activations; one of them must be false"),
+        ("training.compile", "is not supported with training.recompute.mode elementwise; must be false"),
+        ("training.offload.activations",
+         "is not supported with training.recompute.mode elementwise; must be false"),
+    ]),
+    ("elementwise recompute of sharded experts", job(
+        model={"moe": {"experts": 4, "top_k": 2}}, parallelism={"dp": 2, "zero": 2},
+        training={"recompute": {"mode": "elementwise"}}), [
+        ("parallelism.zero", "must be 0 with model.moe and training.recompute.mode elementwise, not 2"),
+    ]),
     ("muon on parts of matrices", job(parallelism={"tp": 2}, training={"optimizer": {"name": "muon"}}), [
         ("parallelism.tp", "needs whole matrices: parallelism.tp must be 1 with muon, not 2"),
     ]),
@@ -538,7 +550,7 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         ("training.compile",
          "works block by block; give model.blocks of the imported model, or leave it out"),
         ("training.recompute.mode",
-         "needs the decoder's attention; must be none or full with model.import, not selective"),
+         "needs the decoder's layers; must be none or full with model.import, not selective"),
         ("data.document_masks",
          "needs the decoder's attention; must be false with model.import, which is given token ids alone"),
         ("data.document_masks", "needs training.compile false"),

@@ -2112,11 +2112,12 @@ export interface components {
             every: number;
             /**
              * Mode
-             * @description `full`: everything inside a layer. `selective`: attention alone (Korthikanti et al. 2022).
+             * @description `full`: everything inside a layer. `selective`: attention alone (Korthikanti et al. 2022). `elementwise`: all but
+             *     matrix products and attention, whose results are kept.
              * @default none
              * @enum {string}
              */
-            mode: "none" | "selective" | "full";
+            mode: "none" | "selective" | "elementwise" | "full";
         };
         /**
          * RecoverySpec
