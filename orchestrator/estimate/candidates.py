@@ -18,7 +18,7 @@ from orchestrator.spec.sections import (
     Tier,
 )
 
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "elementwise", "full"]
 MOST_VIRTUAL = 8
 """Stages a rank; more make messages small without much less bubble."""
 LEAST_POSITIONS = 1024
@@ -64,7 +64,7 @@ def candidates(spec: JobSpec, ranks: int, network: Network) -> Iterator[Candidat
                             "layers_per_stage": None,
                         }
                     )
-                    for recompute in _recomputes(spec, schedule, degrees):
+                    for recompute in _recomputes(spec, schedule, degrees, zero):
                         yield Candidate(plan, recompute)
 
 
@@ -146,6 +146,12 @@ def _schedules(spec: JobSpec, degrees: Degrees, microbatches: int) -> Iterator[t
         yield PipelineSchedule.ZBV, 2
 
 
-def _recomputes(spec: JobSpec, schedule: PipelineSchedule, degrees: Degrees) -> tuple[Recompute, ...]:
+def _recomputes(
+    spec: JobSpec, schedule: PipelineSchedule, degrees: Degrees, zero: int
+) -> tuple[Recompute, ...]:
     split = degrees.pp > 1 and schedule in (PipelineSchedule.ZERO_BUBBLE, PipelineSchedule.ZBV)
-    return ("none",) if split or spec.training.compile else ("none", "selective", "full")
+    if split or spec.training.compile:
+        return ("none",)
+    if spec.training.offload.activations or (spec.model.moe is not None and zero > 0):
+        return ("none", "selective", "full")
+    return ("none", "selective", "elementwise", "full")

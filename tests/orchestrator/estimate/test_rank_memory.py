@@ -67,7 +67,7 @@ def test_states_are_sixteen_bytes_a_parameter() -> None:
 
 def test_a_layer_keeps_what_the_formula_for_the_engine_says() -> None:
     """In fp32 without splits: `memory.layer_activations`, which counts the log-sum-exp and factors of norms too."""
-    for mode in ("none", "selective", "full"):
+    for mode in ("none", "selective", "elementwise", "full"):
         spec = job("fp32", mode)
         found = layer_bytes(Workload.of(spec), Again(mode), experts=False)
         assert found == pytest.approx(layer_activations(spec, sequences=64, mode=mode), rel=0.01)
