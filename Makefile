@@ -68,7 +68,7 @@ format: .venv/.developed ## Format the Python sources
 	$(BIN)/ruff format .
 
 docs: .venv/.developed ## Build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: develop ## Run the benchmarks; results go to benchmarks/results/
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'

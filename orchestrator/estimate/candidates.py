@@ -133,11 +133,11 @@ def _schedules(spec: JobSpec, degrees: Degrees, microbatches: int) -> Iterator[t
     if pp == 1:
         yield PipelineSchedule.ONE_F_ONE_B, 1
         return
+    if microbatches < pp:  # most of a rank's time would be idle
+        return
     layers = spec.model.layers
-    if microbatches >= pp:
-        yield PipelineSchedule.ONE_F_ONE_B, 1
-    rounds = max(1, microbatches // pp)
-    if microbatches % rounds == 0:
+    yield PipelineSchedule.ONE_F_ONE_B, 1
+    if microbatches % (microbatches // pp) == 0:
         yield PipelineSchedule.ZERO_BUBBLE, 1
         for virtual in range(2, MOST_VIRTUAL + 1):
             if pp * virtual <= layers:

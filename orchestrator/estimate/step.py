@@ -115,9 +115,10 @@ def _idle(plan: ParallelismSpec, microbatch_s: float) -> float:
     when gradients are clipped together, so the last rank's wait counts: p-1 forward passes of stages that are half a
     rank's, a sixth of its time each.
     """
+    idle = bubble_of(plan) * plan.microbatches
     if plan.schedule is PipelineSchedule.ZBV and plan.pp > 1:
-        return (plan.pp - 1) / 6 * microbatch_s
-    return bubble_of(plan) * plan.microbatches * microbatch_s
+        idle += (plan.pp - 1) / 6
+    return idle * microbatch_s
 
 
 @lru_cache(maxsize=4096)

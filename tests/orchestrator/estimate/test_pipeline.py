@@ -17,6 +17,11 @@ from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule
         ("zero-bubble", 4, 8, 1, 1 / 8),  # Qi et al. 2024: a third of 1F1B's
         ("zbv", 4, 8, 2, 0.0),
         ("gpipe", 1, 8, 1, 0.0),
+        # One micro-batch goes down all stages and back: ranks idle (p-1)(F+B), of F + B + W that they work.
+        ("zero-bubble", 4, 1, 1, 2.0),
+        ("zbv", 2, 1, 2, 2 / 3),
+        ("interleaved-1f1b", 4, 1, 2, 3.0),
+        ("interleaved-1f1b", 4, 4, 2, 3 / 8),
     ],
 )
 def test_bubbles_of_the_literature(
