@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.health.peers import History, others_middle
 
 
-@given(
-    st.lists(st.one_of(st.floats(0, 1e3), st.just(float("nan"))), min_size=1, max_size=30), st.booleans()
-)
+@given(st.lists(st.one_of(st.floats(0, 1e3), st.just(float("nan"))), min_size=1, max_size=30), st.booleans())
 def test_the_middle_of_the_others_is_what_sorting_them_says(values: list[float], upper: bool) -> None:
     found = others_middle(np.array(values), upper=upper)
     for i in range(len(values)):
