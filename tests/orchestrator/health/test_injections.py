@@ -91,8 +91,10 @@ def test_two_hundred_injections_meet_the_bars_and_uneven_work_is_named() -> None
     found = scores(range(200))
     _meets_the_bars(found)
     for kind, name in UNEVEN.items():
-        these = [s for s in found if s.injected.kind == kind]
-        assert all(name in {uneven.kind for uneven in s.verdict.imbalance} for s in these), kind
+        told = [
+            name in {uneven.kind for uneven in s.verdict.imbalance} for s in found if s.injected.kind == kind
+        ]
+        assert sum(told) >= 0.9 * len(told), kind
     right_kind = [
         s for s in found if s.found and s.injected.kind in {one.kind for one in s.verdict.stragglers}
     ]
