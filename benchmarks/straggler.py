@@ -10,6 +10,7 @@ healthy rank.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -125,6 +126,11 @@ def main() -> int:
         "--development-only", action="store_true", help="for choosing constants: do not look at the rest"
     )
     only.add_argument("--held-out-only", action="store_true", help="the other set alone")
+    parser.add_argument("--part", metavar="I/N", help="only the Ith of N parts; its samples go to --samples")
+    parser.add_argument("--samples", type=Path, help="file of the samples of a part")
+    parser.add_argument(
+        "--join", type=Path, nargs="+", metavar="FILE", help="samples of all parts of one set"
+    )
     given = parser.parse_args()
     missed = 0
     for which in Set:
@@ -132,7 +138,15 @@ def main() -> int:
             Set.HELD_OUT if given.development_only else Set.DEVELOPMENT if given.held_out_only else None
         ):
             continue
-        scores = [score(case) for case in cases(healthy_runs(given.data, which), COUNT, SEEDS[which])]
+        if given.join:
+            scores = [Score(**one) for path in given.join for one in json.loads(path.read_text())]
+        else:
+            part, parts = map(int, given.part.split("/")) if given.part else (1, 1)
+            chosen = cases(healthy_runs(given.data, which), COUNT, SEEDS[which])[part - 1 :: parts]
+            scores = [score(case) for case in chosen]
+        if given.part:
+            given.samples.write_text(json.dumps([asdict(s) for s in scores]))
+            continue
         found = summary(scores)
         show(which, found)
         missed |= bars(which, found, [asdict(s) for s in scores])
