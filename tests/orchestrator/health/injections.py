@@ -18,12 +18,13 @@ from orchestrator.health.verdict import Uneven
 FORWARD_S, BACKWARD_S = 0.3, 0.6
 TRANSFER_S = 0.03
 COLLECTIVE_S = 0.05
-MICRO_BATCHES = 8
+MICRO_BATCHES = (2, 8)
+"""With few of them the waits of a healthy pipeline are longer than its computing."""
 OFFSET, NOISE, LASTS, SHARED = 0.008, 0.012, 0.4, 0.04
 """Shares of compute: between ranks, of a step, its correlation with the next, and of a step on all ranks. The first
 two are those of the ByteDance traces (0.4 to 0.7 %) and as much again."""
 STEPS = 120
-SHAPES = ((1, 8), (2, 4), (4, 4), (4, 3), (3, 5))
+SHAPES = ((1, 8), (2, 4), (4, 4), (4, 2), (3, 5))
 """Stages and replicas."""
 RANK_FAULTS = ("constant", "onset", "transient", "periodic")
 FAULTS = (*RANK_FAULTS, "data_loader", "link", "node")
@@ -103,7 +104,13 @@ def _faulty(kind: str, stages: int, replicas: int, random: np.random.Generator) 
         for one in ranks:
             compute[slow, one] *= factor
     return Injection(
-        kind, factor, frozenset(ranks), first, last, layout, _recorded(layout, compute, loading, moving)
+        kind,
+        factor,
+        frozenset(ranks),
+        first,
+        last,
+        layout,
+        _recorded(layout, compute, loading, moving, random),
     )
 
 
@@ -119,7 +126,7 @@ def _uneven(kind: str, layout: Layout, random: np.random.Generator) -> Injection
             compute[step, random.integers(len(layout))] *= 1.3
     nothing = np.zeros(compute.shape)
     return Injection(
-        kind, 1.0, frozenset(), 0, STEPS - 1, layout, _recorded(layout, compute, nothing, nothing)
+        kind, 1.0, frozenset(), 0, STEPS - 1, layout, _recorded(layout, compute, nothing, nothing, random)
     )
 
 
@@ -133,7 +140,9 @@ def _compute(layout: Layout, random: np.random.Generator) -> Floats:
     return (FORWARD_S + BACKWARD_S) * (1 + offset) * (1 + noise) * (1 + shared)
 
 
-def _recorded(layout: Layout, compute: Floats, loading: Floats, moving: Floats) -> Floats:
+def _recorded(
+    layout: Layout, compute: Floats, loading: Floats, moving: Floats, random: np.random.Generator
+) -> Floats:
     """What each rank would have measured. loading: seconds a rank takes outside computing; moving: seconds that a
     transfer to the next stage takes longer. All (steps, ranks)."""
     stages = max(layout.stage) + 1
@@ -141,7 +150,7 @@ def _recorded(layout: Layout, compute: Floats, loading: Floats, moving: Floats) 
     extra = moving.reshape(busy.shape)
     longest = busy.max(axis=2, keepdims=True)
     # a pipeline is as fast as its slowest stage, and fills and drains with one micro-batch of each other one
-    filling = (busy.sum(axis=2, keepdims=True) - longest) / MICRO_BATCHES
+    filling = (busy.sum(axis=2, keepdims=True) - longest) / random.choice(MICRO_BATCHES)
     late = extra.sum(axis=2, keepdims=True)
     length = (longest + filling + late)[:, :, 0]
     place = np.arange(stages)
