@@ -14,7 +14,8 @@ from atoll.cli.connection import Json
 from atoll.cli.output import print_json, standard_output
 from atoll.errors import AtollError
 from orchestrator.health.layout import RANKS_A_NODE
-from orchestrator.health.recording import RecordingError, judge, read_recording
+from orchestrator.health.lines import RecordingError
+from orchestrator.health.recording import judge, read_recording
 from orchestrator.health.verdict import Straggler, Verdict
 
 SHOWN = 40

@@ -20,7 +20,7 @@ AT_ONCE = 0.5
 """Intervals overlap when the shorter one shares so much of itself."""
 ALIKE = 1.5
 """Excesses of one cause differ at most by this factor."""
-LEAST_LINK_FACTOR = 1.3
+LEAST_COLLECTIVE_FACTOR = 1.3
 HISTORY_CONFIDENCE = 0.7
 """What a rank's own past says is worth less than what its peers say."""
 UNCONFIRMED = 0.85
@@ -208,12 +208,15 @@ def _slow_links(layout: Layout, suspects: Suspects, culprits: Iterable[Interval]
     named."""
     culprits = list(culprits)
     found = []
-    links = [i for i in suspects.links if i.factor >= LEAST_LINK_FACTOR]
-    for link in links:
+    for link in suspects.links:
         sender, receiver = layout.pairs[link.subject]
         replica = layout.replica[sender]
         in_pipeline = [c for c in culprits if layout.replica[c.subject] == replica]
-        rivals = [o for o in links if layout.replica[layout.pairs[o.subject][0]] == replica and o is not link]
+        rivals = [
+            o
+            for o in suspects.links
+            if layout.replica[layout.pairs[o.subject][0]] == replica and o is not link
+        ]
         if any(_at_once(link, culprit) for culprit in in_pipeline):
             continue
         if any(_at_once(link, rival) and _per_step(rival) > _per_step(link) for rival in rivals):
@@ -229,7 +232,7 @@ def _slow_collectives(layout: Layout, suspects: Suspects, culprits: Sequence[Int
     found = []
     for one in suspects.collective:
         place = one.subject
-        if one.factor < LEAST_LINK_FACTOR or any(_at_once(one, culprit) for culprit in culprits):
+        if one.factor < LEAST_COLLECTIVE_FACTOR or any(_at_once(one, culprit) for culprit in culprits):
             continue
         others = [
             o.subject

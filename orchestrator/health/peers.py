@@ -1,6 +1,6 @@
 """How much longer each rank takes than its peers: a reference that the rank itself has no part in.
 
-A rank is held against the median of the *other* members of its group. With the whole group's median a rank of a
+A rank is held against the middle of the *other* members of its group. With the whole group's median a rank of a
 group of two would be half of its own reference, and a fault of 10 % would look like 5 %.
 """
 
@@ -13,35 +13,50 @@ from numpy.typing import NDArray
 
 from orchestrator.health.layout import Floats
 
+MEDIAN_UP_TO = 6
+"""Others, of which one more at fault would count too much in a mean."""
 
-def others_median(values: Floats, *, upper: bool = False) -> Floats:
-    """For each entry the median of all other ones. NaN is left out; NaN where no other is left.
 
-    upper: of an even number of others the larger of the two in the middle, not their mean.
+def others_middle(values: Floats, *, upper: bool = False) -> Floats:
+    """For each entry of the last axis the mean of the middle half of all other ones. NaN is left out; NaN where no
+    other is left.
+
+    A quarter may be at fault on either side before it shows. Of up to six others it is their median; of more, the
+    mean of several is steadier than the one in the middle, which jumps where ranks fall into two camps.
+
+    upper: the upper half of that, so of two others the larger one, not their mean.
     """
-    count = len(values)
-    order = np.argsort(values, kind="stable")  # NaN last
-    ordered = values[order]
-    known = int(count - np.isnan(values).sum())
-    found = np.full(count, np.nan)
-    if known < 2:
-        if known == 1:
-            found[order[1:]] = ordered[0]
-        return found
-    place = np.arange(count)
-    others = np.where(place < known, known - 1, known)
-    low, high = (others - 1) // 2, others // 2
-    low = low + (low >= place)
-    high = high + (high >= place)
-    found[order] = ordered[high] if upper else (ordered[low] + ordered[high]) / 2
+    order = np.argsort(values, axis=-1, kind="stable")  # NaN last
+    ordered = np.nan_to_num(np.take_along_axis(values, order, axis=-1))
+    known = np.count_nonzero(~np.isnan(values), axis=-1, keepdims=True)
+    nothing = np.zeros((*values.shape[:-1], 1))
+    sums = np.concatenate([nothing, np.cumsum(ordered, axis=-1)], axis=-1)
+    place = np.arange(values.shape[-1])
+    others = known - (place < known)
+    cut = np.where(others <= MEDIAN_UP_TO, (others - 1) // 2, -(-others // 4))
+    end = others - cut
+    first = others // 2 if upper else cut
+    # places among the others; in `ordered` those from the entry itself on are one further
+    low = np.maximum(0, np.minimum(first + (place <= first), known))
+    high = np.minimum(end + (place < end), known)
+    kept = np.take_along_axis(sums, high, axis=-1) - np.take_along_axis(sums, low, axis=-1)
+    kept -= np.where((place > first) & (place < end), ordered, 0.0)
+    found = np.empty_like(ordered)
+    np.put_along_axis(found, order, np.where(others > 0, kept / (end - first), np.nan), axis=-1)
     return found
 
 
-def references(values: Floats, groups: Sequence[NDArray[np.intp]], *, upper: bool = False) -> Floats:
-    """`others_median` inside each group."""
-    found = np.full(len(values), np.nan)
-    for group in groups:
-        found[group] = others_median(values[group], upper=upper)
+def stacked(groups: Sequence[NDArray[np.intp]]) -> list[NDArray[np.intp]]:
+    """Groups of one size as one array, (groups, members)."""
+    sizes = sorted({len(group) for group in groups})
+    return [np.array([group for group in groups if len(group) == size]) for size in sizes]
+
+
+def references(values: Floats, stacks: Sequence[NDArray[np.intp]], *, upper: bool = False) -> Floats:
+    """`others_middle` inside each group. values: (..., ranks)"""
+    found = np.full(values.shape, np.nan)
+    for groups in stacks:
+        found[..., groups] = others_middle(values[..., groups], upper=upper)
     return found
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.health.layout import Floats, Layout
-from orchestrator.health.peers import History, references
+from orchestrator.health.peers import History, references, stacked
 from orchestrator.health.track import Sample
 
 
@@ -36,32 +36,33 @@ class Signals:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._history = History(layout.groups)
+        self._peers = stacked(layout.groups)
+        self._pair_peers = stacked(layout.pair_groups)
 
     def of(self, step: int, seconds: Floats) -> StepSignals:
         """seconds: (ranks, columns of the layout), NaN in the whole row of a rank that is not there."""
-        groups = self._layout.groups
         if not self._layout.phased:
             computed = seconds[:, 0]
-            reference, historic = self._history.mended(computed, references(computed, groups))
+            reference, historic = self._history.mended(computed, references(computed, self._peers))
             return StepSignals(_sample(step, computed - reference, reference, historic=historic))
         forward, backward, receive, send, collective, garbage, wall = seconds.T
         computed = forward + backward
         waited = receive + send + collective
-        reference, historic = self._history.mended(computed, references(computed, groups))
-        scale = references(computed, groups)
-        facts = {
-            "garbage": garbage - references(garbage, groups),
-            "unexplained": wall - computed - waited,
-            "spared": references(waited, groups) - waited,
-        }
-        compute = _sample(step, computed - reference, reference, historic=historic, **facts)
         own = wall - waited
-        busy = _sample(step, own - references(own, groups, upper=True), scale, **facts)
+        scale, usual_garbage, usual_wait = references(np.stack([computed, garbage, waited]), self._peers)
+        # who all wait for is not what is usual
+        latest, longest = references(np.stack([own, collective]), self._peers, upper=True)
+        reference, historic = self._history.mended(computed, scale)
+        facts = {
+            "garbage": garbage - usual_garbage,
+            "unexplained": wall - computed - waited,
+            "spared": usual_wait - waited,
+        }
         return StepSignals(
-            compute,
-            busy,
+            compute=_sample(step, computed - reference, reference, historic=historic, **facts),
+            busy=_sample(step, own - latest, scale, **facts),
             links=self._links(step, send, receive, scale),
-            collective=self._collective(step, collective, computed, scale),
+            collective=self._collective(step, collective - longest, longest, scale - computed, scale),
         )
 
     def _links(self, step: int, send: Floats, receive: Floats, scale: Floats) -> Sample | None:
@@ -69,14 +70,12 @@ class Signals:
             return None
         senders, receivers = (np.array(side) for side in zip(*self._layout.pairs, strict=True))
         moved = send[senders] + receive[receivers]
-        usual = references(moved, self._layout.pair_groups)
+        usual = references(moved, self._pair_peers)
         return _sample(step, moved - usual, usual, share_of=scale[senders])
 
-    def _collective(self, step: int, waited: Floats, computed: Floats, scale: Floats) -> Sample:
+    def _collective(self, step: int, longer: Floats, usual: Floats, earlier: Floats, scale: Floats) -> Sample:
         """Longer in a collective than the others although not earlier there: computing less explains waiting more."""
-        usual = references(waited, self._layout.groups, upper=True)  # who all wait for is not what is usual
-        earlier = np.maximum(0.0, scale - computed)
-        excess = waited - usual - earlier
+        excess = longer - np.maximum(0.0, earlier)
         for group in self._layout.groups:
             if len(group) < 3:  # of two, the other one may as well have come late
                 excess[group] = np.nan

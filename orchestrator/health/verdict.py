@@ -107,8 +107,8 @@ class Verdict:
         return {
             "stragglers": [_plain(asdict(found)) for found in self.stragglers],
             "imbalance": [_plain(asdict(found)) for found in self.imbalance],
-            "watch": [_plain(asdict(found)) for found in self.watch],
             "healthy": self.healthy,
+            "watch": [_plain(asdict(found)) for found in self.watch],
             "steps": self.steps,
             "ranks": self.ranks,
         }

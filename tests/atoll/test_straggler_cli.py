@@ -31,9 +31,11 @@ def test_json_has_the_documented_keys(
 ) -> None:
     assert run(monkeypatch, str(recording), "--json") == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer.keys() >= {"stragglers", "imbalance", "healthy"}
+    assert list(answer)[:3] == ["stragglers", "imbalance", "healthy"]
     assert answer["healthy"] is False
+    assert answer["imbalance"] == []
     (found,) = answer["stragglers"]
+    assert list(found)[:7] == ["rank", "kind", "from_step", "to_step", "factor", "cost_s", "confidence"]
     wanted = {"rank": 1, "kind": "constant", "from_step": 0, "to_step": 19, "factor": 1.5, "cost_s": 10.0}
     assert found.items() >= wanted.items()
     assert 0 < found["confidence"] <= 1
@@ -57,6 +59,51 @@ def test_wrong_input_is_exit_code_2_with_all_reasons(
     said = capsys.readouterr().err
     assert "line 2, step_time: 'nan' is not a finite number" in said
     assert "line 3, rank: 'x' is not a whole number" in said
+
+
+PHASES = "step,rank,dp_rank,stage,fwd_s,bwd_s,recv_s,send_s,coll_s,gc_s,wall_s"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "line 1: the file is empty"),
+        (b"step,rank,step_time\n", "line 2: no measurements"),
+        (b"step,rank\n1,0\n", "line 1: missing columns dp_rank, stage, fwd_s"),
+        (f"{PHASES}\n1,0,0,0,1,1,0,0,,0,2\n".encode(), "line 2, coll_s: '' is not a finite number"),
+        (f"{PHASES}\n1,0,0,0,1,NaN,0,0,0,0,2\n".encode(), "line 2, bwd_s: 'NaN' is not a finite number"),
+        (
+            f"{PHASES}\n1,0,0,0,1,-1,0,0,0,0,2\n".encode(),
+            "line 2, bwd_s: '-1' is not a finite number, 0 or more",
+        ),
+        (b"step,rank,step_time\n" + b"".join(b"%d,3,1\n" % s for s in range(9)), "column rank: only 1 rank"),
+        (b"step,rank,step_time\n1,0,1\n1,1,1\n", "column step: 1 step: at least 4"),
+        (
+            b"step,rank,step_time\n"
+            + b"".join(b"%d,%d,1\n" % (s, r) for s in range(9) for r in (0, 1))
+            + b"3,1,1\n",
+            "line 20, step: rank 1 has step 3 already in line 9",
+        ),
+        (b"\x7fELF\x02\x01\x00\x00\xff\xfe", "line 1: no header of a CSV file"),
+        (b'{"steps": [1, 2]}\n', "line 1: missing columns step, rank"),
+        (b"step,rank,step_time\n1,0,\xff\n", "line 2, step_time: '\\udcff' is not"),
+        (b"step,rank,step_time\n" + b"1" * 200_000, "line 2: longer than 65536 characters"),
+        (b"step;rank;step_time\n1;0;1\n", "line 1: missing columns step, rank"),
+    ],
+)
+def test_each_odd_file_is_one_clear_error_and_exit_code_2(
+    content: bytes,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "run.csv"
+    path.write_bytes(content)
+    assert run(monkeypatch, str(path), "--json") == 2
+    heard = capsys.readouterr()
+    assert heard.out == ""
+    assert f"{path}: {said}" in heard.err.replace("\n  ", " ")
 
 
 @pytest.mark.parametrize("name", ["missing.csv", "."])

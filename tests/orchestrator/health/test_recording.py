@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.health.recording import RecordingError, judge, parse_recording, read_recording
+from orchestrator.health.lines import RecordingError
+from orchestrator.health.recording import judge, parse_recording, read_recording
 
 PHASED = "step,rank,dp_rank,stage,fwd_s,bwd_s,recv_s,send_s,coll_s,gc_s,wall_s"
 
@@ -47,7 +48,7 @@ def test_other_columns_a_byte_order_mark_and_blank_lines_do_no_harm(tmp_path: Pa
     path = tmp_path / "run.csv"
     path.write_text("\r\n".join(lines), encoding="utf-8")
     recording = read_recording(path)
-    assert (len(recording.layout), len(recording.steps)) == (4, 80)
+    assert (len(recording.layout), len(recording.rows)) == (4, 80)
 
 
 def test_nodes_are_read() -> None:
@@ -59,15 +60,15 @@ def test_nodes_are_read() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "the file is empty"),
-        ("\n\n", "the file is empty"),
-        ("step,rank,step_time\n", "no measurements below the header"),
-        ("step,rank\n1,0\n", "missing columns dp_rank, stage, fwd_s"),
-        ("rank,step_time\n0,1\n", "missing column step; needed are step,rank,dp_rank"),
-        (f"{PHASED.replace(',bwd_s', '')}\n", "missing column bwd_s"),
-        ("step,rank,step_time,rank\n", "column rank is there twice"),
-        ("\n".join(["step,rank,step_time", *(f"{s},7,1" for s in range(9))]), "only 1 rank"),
-        ("\n".join(["step,rank,step_time", *whole(3)]), "3 steps: at least 4"),
+        ("", "line 1: the file is empty"),
+        ("\n\n", "line 1: the file is empty"),
+        ("step,rank,step_time\n", "line 2: no measurements below the header"),
+        ("step,rank\n1,0\n", "line 1: missing columns dp_rank, stage, fwd_s"),
+        ("rank,step_time\n0,1\n", "line 1: missing column step; needed are step,rank,dp_rank"),
+        (f"{PHASED.replace(',bwd_s', '')}\n", "line 1: missing column bwd_s"),
+        ("step,rank,step_time,rank\n", "line 1: column rank is there twice"),
+        ("\n".join(["step,rank,step_time", *(f"{s},7,1" for s in range(9))]), "column rank: only 1 rank"),
+        ("\n".join(["step,rank,step_time", *whole(3)]), "column step: 3 steps: at least 4"),
     ],
 )
 def test_a_file_that_says_too_little_is_one_clear_error(content: str, said: str) -> None:
@@ -92,13 +93,13 @@ def test_all_bad_cells_are_named_at_once() -> None:
 def test_a_thousand_bad_cells_are_cut_short() -> None:
     found = problems(text([line.replace(".0", ".x") for line in whole(250)]))
     assert len(found) == 21
-    assert found[-1] == "and 980 more"
+    assert found[-1] == "and 980 more up to line 1001"
 
 
 def test_a_step_that_comes_again_is_an_error_that_names_both_lines() -> None:
     lines = [*whole(), "3,2,1.0"]
     assert problems(text(lines)) == (
-        "line 82: rank 2 has step 3 already in line 16; give a file for each attempt of the job",
+        "line 82, step: rank 2 has step 3 already in line 16; give a file for each attempt of the job",
     )
 
 
@@ -106,7 +107,7 @@ def test_a_rank_cannot_change_its_stage_or_node() -> None:
     row = "{},{},0,{},1,1,0,0,0,0,2"
     lines = [row.format(s, r, r if s < 5 else 0) for s in range(8) for r in range(2)]
     found = problems(text(lines, PHASED))
-    assert found[0] == "line 13, stage: rank 1 is 0 here and 1 elsewhere"
+    assert found[0] == "line 13, stage: rank 1 is 0 here and 1 before"
     moved = [f"{line},{'a' if i < 40 else 'b'}" for i, line in enumerate(whole())]
     assert problems(text(moved, "step,rank,step_time,node"))[0].startswith(
         "line 42, node: rank 0 is 'b' here"
@@ -121,7 +122,7 @@ def test_ranks_that_share_no_steps_are_refused_and_not_made_into_a_huge_table() 
 def test_a_file_that_is_no_text_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     path.write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(RecordingError, match="not UTF-8 text"):
+    with pytest.raises(RecordingError, match="line 1: no header of a CSV file in UTF-8"):
         read_recording(path)
 
 
@@ -132,5 +133,5 @@ def test_a_large_file_is_read(tmp_path: Path) -> None:
         file.write("step,rank,step_time\n")
         file.writelines(f"{s},{r},1.0\n" for s in range(200) for r in range(1000))
     recording = read_recording(path)
-    assert (len(recording.layout), len(recording.steps)) == (1000, 200_000)
+    assert (len(recording.layout), len(recording.rows)) == (1000, 200_000)
     assert sum(len(found) for _, found in recording.by_step()) == 200_000
