@@ -124,10 +124,15 @@ class FileTokenizer:
         self._tokenizer.no_padding()
         saved = json.loads(text)
         # One of `BpeTokenizer`: it encodes line by line, and has no token but bytes and their merges.
-        self.by_line = saved.get("pre_tokenizer") == _byte_level() and not saved.get("added_tokens")
+        bytes_alone = (
+            (saved.get("decoder") or {}).get("type") == "ByteLevel"
+            and not saved.get("added_tokens")
+            and self._tokenizer.token_to_id(chr(UNUSED_BYTE)) is not None
+        )
+        self.by_line = bytes_alone and saved.get("pre_tokenizer") == _byte_level()
         self.identity = _identity(str(self._tokenizer.to_str()))
         self.vocab_size = self._highest_id() + 1
-        self.end_of_document = self._end(end_of_document, path, field)
+        self.end_of_document = self._end(end_of_document, path, field, bytes_alone=bytes_alone)
 
     def encode(self, text: str) -> Ids:
         parts = text.splitlines(keepends=True) if self.by_line else [text]
@@ -145,7 +150,7 @@ class FileTokenizer:
         """Ids may leave gaps, so their number says less."""
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
-    def _end(self, named: str | None, path: str, field: str) -> int:
+    def _end(self, named: str | None, path: str, field: str, *, bytes_alone: bool) -> int:
         for token in (named,) if named is not None else ENDS:
             found = self._tokenizer.token_to_id(token)
             if found is not None:
@@ -154,7 +159,7 @@ class FileTokenizer:
             raise ValueError(
                 f"{field}: {path!r} has no token {named!r} to end documents with (end_of_document)"
             )
-        if self.by_line:
+        if bytes_alone:
             return _id_of_unused_byte(self._tokenizer)
         raise ValueError(
             f"{field}: {path!r} has none of {', '.join(ENDS)}; name the token that ends a document (end_of_document)"

@@ -22,7 +22,7 @@ export interface Camera {
 }
 
 /** Largest side of a slot on the screen, pixels. */
-const LARGEST_SIDE = 72;
+const LARGEST_SIDE = 160;
 
 function fitScale(box: Size, screen: Size): number {
   return Math.min(screen.width / Math.max(box.width, 1), screen.height / Math.max(box.height, 1));

@@ -68,3 +68,14 @@ def test_a_job_finds_its_tokenizer_again(tmp_path: Path) -> None:
     several = DataSpec.model_validate({"sources": [{"path": path}], "tokenizer": "bpe", "vocab_size": 300})
     assert job_tokenizer(several).identity == expected
     assert job_tokenizer(DataSpec()).identity == "bytes"
+
+
+def test_what_was_exported_is_trained_with_again(bpe: BpeTokenizer, tmp_path: Path) -> None:
+    """Nobody has to name the token that ends a document: it is the one that training used."""
+    for tokenizer in (bpe, BytesTokenizer()):
+        write_tokenizer(tmp_path, tokenizer, positions=64)
+        again = FileTokenizer(
+            str(tmp_path / TOKENIZER_NAME), end_of_document=None, field="data.tokenizer_file"
+        )
+        assert again.end_of_document == tokenizer.end_of_document
+        assert again.encode("x \n\n  y\n").tolist() == tokenizer.encode("x \n\n  y\n").tolist()
