@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +18,29 @@ from orchestrator.spec.sections import SourceFormat
 READ_AHEAD_BYTES = 4 << 20
 
 
+_URL = re.compile(r"""(?P<quote>['"])\w+://.*?(?P=quote)|\w+://\S+""")
+
+
 class SourceError(ValueError):
-    """A source that cannot be read: the message names the field, the file and what would be right."""
+    """A source that cannot be read: the message names the field, the file and what would be right; URLs in it lose
+    what may be secret."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_URL.sub(_shown, message))
+
+
+def without_secrets(url: str) -> str:
+    """A URL without user, password and query, where keys may stand; a path as it is."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return url
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _shown(found: re.Match[str]) -> str:
+    quote = found["quote"] or ""
+    return f"{quote}{without_secrets(found[0].strip(quote) if quote else found[0])}{quote}"
 
 
 @dataclass(frozen=True)

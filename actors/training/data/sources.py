@@ -21,7 +21,7 @@ from actors.training.data.documents import (
     plan_shards,
     read_pieces,
 )
-from actors.training.data.files import SourceError, find_files, format_of
+from actors.training.data.files import SourceError, find_files, format_of, without_secrets
 from actors.training.data.text import PYDOC, read_text
 from actors.training.data.token_file import TOKENIZER, open_token_file
 from actors.training.data.tokenizer import FileTokenizer, Tokenizer, build_tokenizer, check_vocabulary
@@ -320,7 +320,9 @@ def _sent_from_rank_0(texts: dict[int, _Parts]) -> dict[int, _Parts]:
 def _checked(spec: DataSpec, parts: list[_Parts], sequence_length: int, end: int) -> OpenedBlend:
     """ValueError when a source is too short to be trained on, or nothing is held back."""
     needed = sequence_length + 1
-    names = [f"data.sources.{i}.path: {source.path!r}" for i, source in enumerate(spec.sources)]
+    names = [
+        f"data.sources.{i}.path: {without_secrets(source.path)!r}" for i, source in enumerate(spec.sources)
+    ]
     training, held_back = [], []
     for name, part in zip(names, parts, strict=True):
         training.append(TokenStream(part.tokens, *part.training, name=name, vocab_size=spec.vocab_size))
