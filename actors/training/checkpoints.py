@@ -214,7 +214,7 @@ class Checkpoints:
                 name = str(content["checkpoint"])
                 if name not in damaged and (self._directory / name / MANIFEST_NAME).is_file():
                     box = [Best(int(content["step"]), float(content["loss"]))]
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError):
                 pass  # none yet, or no longer to be read: the next evaluation is the best
         if self._group is not None:
             dist.broadcast_object_list(box, group=self._group, group_src=0)

@@ -39,6 +39,8 @@ class Found:
     step: int
     skipped: tuple[Skipped, ...]
     """Newer ones that are damaged, newest first."""
+    tokenizer: str | None
+    """Identity of the tokenizer it was trained with; None in checkpoints of older versions."""
 
 
 def find_checkpoint(directory: Path, *, step: int | None = None) -> Found:
@@ -54,9 +56,12 @@ def find_checkpoint(directory: Path, *, step: int | None = None) -> Found:
         if key is None or step not in (None, key[0]):
             continue
         try:
-            return Found(directory / name, reader.verify(name).step, tuple(skipped))
+            manifest = reader.verify(name)
         except UnusableError as error:
             skipped.append(Skipped(name, error.reason))
+            continue
+        corpus = manifest.extras.get("corpus", {})
+        return Found(directory / name, manifest.step, tuple(skipped), corpus.get("tokenizer"))
     raise NoGoodCheckpointError(directory, skipped)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from actors.training.data.documents import (
     read_pieces,
 )
 from actors.training.data.files import SourceError, find_files, format_of, without_secrets
+from actors.training.data.identity import DataIdentity, digest_tokens
 from actors.training.data.text import PYDOC, read_text
 from actors.training.data.token_file import TOKENIZER, open_token_file
 from actors.training.data.tokenizer import FileTokenizer, Tokenizer, build_tokenizer, check_vocabulary
@@ -34,6 +36,7 @@ HASHES = 1 << 64
 class OpenedBlend:
     training: Blend
     held_back: Blend
+    identity: DataIdentity
     end_of_document: int
 
 
@@ -89,9 +92,10 @@ def open_blend(spec: DataSpec, *, sequence_length: int, rank: int) -> OpenedBlen
     marks = _same_everywhere(failure, marks, rank)
     texts = _sent_from_rank_0(texts)
     parts = {i: opened for i, (opened, _) in prepared.items()} | texts
-    return _checked(
-        spec, [parts[i] for i in range(len(spec.sources))], sequence_length, marks[0].end_of_document
-    )
+    content = hashlib.sha256(repr([mark.content for mark in marks]).encode()).hexdigest()
+    identity = DataIdentity(marks[0].tokenizer, f"sha256:{content}")
+    training, held_back = _checked(spec, [parts[i] for i in range(len(spec.sources))], sequence_length)
+    return OpenedBlend(training, held_back, identity, marks[0].end_of_document)
 
 
 def tokenizer_of_sources(spec: DataSpec) -> Tokenizer:
@@ -159,13 +163,18 @@ def _read_texts(spec: DataSpec, indices: list[int]) -> tuple[dict[int, _Parts], 
     text = (piece for training, _ in split.values() for document, _ in training for piece in document)
     tokenizer = build_tokenizer(spec, text)
     check_vocabulary(tokenizer.vocab_size, spec, what="the tokenizer")
-    parts = {}
-    for i, (training, held_back) in split.items():
-        first, second = _encoded(training, tokenizer), _encoded(held_back, tokenizer)
-        parts[i] = _in_memory(first, second)
-    return parts, _Mark(
-        tokenizer.identity, tokenizer.vocab_size, tokenizer.end_of_document, field="data.tokenizer"
+    encoded = {
+        i: (_encoded(training, tokenizer), _encoded(held_back, tokenizer))
+        for i, (training, held_back) in split.items()
+    }
+    mark = _Mark(
+        tokenizer.identity,
+        tokenizer.vocab_size,
+        tokenizer.end_of_document,
+        content=digest_tokens(part for both in encoded.values() for part in both),
+        field="data.tokenizer",
     )
+    return {i: _in_memory(*both) for i, both in encoded.items()}, mark
 
 
 def _in_memory(training: npt.NDArray[np.int32], held_back: npt.NDArray[np.int32]) -> _Parts:
@@ -317,8 +326,11 @@ def _sent_from_rank_0(texts: dict[int, _Parts]) -> dict[int, _Parts]:
     return received
 
 
-def _checked(spec: DataSpec, parts: list[_Parts], sequence_length: int, end: int) -> OpenedBlend:
-    """ValueError when a source is too short to be trained on, or nothing is held back."""
+def _checked(spec: DataSpec, parts: list[_Parts], sequence_length: int) -> tuple[Blend, Blend]:
+    """What is trained on, and what is held back.
+
+    ValueError when a source is too short to be trained on, or nothing is held back.
+    """
     needed = sequence_length + 1
     names = [
         f"data.sources.{i}.path: {without_secrets(source.path)!r}" for i, source in enumerate(spec.sources)
@@ -341,4 +353,4 @@ def _checked(spec: DataSpec, parts: list[_Parts], sequence_length: int, end: int
             f"at least {needed} are needed; give a larger one, more text or shorter sequences"
         )
     weights = tuple(exact_weight(source.weight) for source in spec.sources)
-    return OpenedBlend(Blend(tuple(training), weights), Blend(tuple(held_back), weights), end)
+    return Blend(tuple(training), weights), Blend(tuple(held_back), weights)

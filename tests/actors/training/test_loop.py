@@ -124,3 +124,29 @@ def test_too_few_ranks_for_the_plan_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RankFailedError, match="= 4 ranks, but the world has 2"):
         run_ranks(2, program)
+
+
+def test_a_resume_on_other_data_is_refused(tmp_path: Path) -> None:
+    """Without that the losses would go on, of another text."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat. " * 200)
+    small = {"global_batch": 4, "sequence_length": 8, "eval_sequences": 2}
+    spec = changed(demo_job(data={"source": str(text)}, steps=2, **small), checkpoint={"every": 1})
+    train_job(spec, tmp_path)
+    longer = changed(spec, training={"steps": 3})
+    text.write_text("the cat sat on the hat. " * 200)
+    with pytest.raises(
+        RankFailedError, match=r"ValueError: data\.source: the content of '.*text\.txt' is another"
+    ):
+        train_job(longer, tmp_path, attempt=2)
+    text.write_text("the cat sat on the mat. " * 200)
+    assert [s["step"] for s in train_job(longer, tmp_path, attempt=3)[0].steps] == [3]
+
+
+def test_a_damaged_name_of_the_best_checkpoint_is_none(tmp_path: Path) -> None:
+    spec = changed(demo_job(steps=1, global_batch=4, eval_sequences=2), checkpoint={"keep_best": True})
+    train_job(spec, tmp_path)
+    damaged = ("[]", "[" * 100_000, '{"checkpoint": "step-00000001", "step": 1e999}', "\x00")
+    for attempt, content in enumerate(damaged, start=2):
+        (tmp_path / "checkpoints" / "best.json").write_text(content)
+        assert train_job(spec, tmp_path, attempt=attempt)[0].of("resumed")[0]["step"] == 1

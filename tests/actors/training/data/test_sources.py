@@ -17,6 +17,7 @@ from actors.training.data import prepare
 from actors.training.data.blend import Blend
 from actors.training.data.corpus import Corpus, share_corpus
 from actors.training.data.documents import document_hash
+from actors.training.data.identity import DataIdentity
 from actors.training.data.order import SequenceOrder, held_back_sequences
 from orchestrator.spec.sections import DataSpec, ModelSpec
 
@@ -312,3 +313,22 @@ def test_a_resumed_order_needs_nothing_but_the_step(folder: Path) -> None:
         return fresh, held.shape
 
     assert run_ranks(1, program) == [(True, torch.Size([10, 8]))]
+
+
+def test_data_is_known_again_by_its_identity(folder: Path, tmp_path: Path) -> None:
+    def identities(*paths: Path, world: int = 1) -> list[DataIdentity]:
+        def program(rank: int, store: Any) -> DataIdentity:
+            dist.init_process_group("gloo", store=store(), rank=rank, world_size=world)
+            return share_corpus(spec(*paths), sequence_length=16, rank=rank).identity
+
+        return run_ranks(world, program)
+
+    mixed = (folder / "a", folder / "b.jsonl")
+    (before,) = identities(*mixed)
+    assert identities(*mixed, world=2) == [before, before]
+    before.require(json.loads(json.dumps(before.as_json())), spec(*mixed))
+    swapped = jsonl(tmp_path / "b.jsonl", [OTHERS[1], OTHERS[0], *OTHERS[2:]])
+    (after,) = identities(folder / "a", swapped)
+    assert after.tokenizer == before.tokenizer == "bytes"
+    with pytest.raises(ValueError, match=r"data\.sources: the content of the sources is another"):
+        after.require(before.as_json(), spec(*mixed))
