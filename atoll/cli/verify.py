@@ -23,6 +23,7 @@ from orchestrator.spec.sections import Precision
 if TYPE_CHECKING:
     from actors.training.verify import Verdict
 
+WEEK_S = 604_800.0
 MAX_RANKS = 64
 """Ranks of a plan that one machine is asked to run."""
 
@@ -43,7 +44,9 @@ InPrecision = Annotated[
 ]
 Within = Annotated[
     float,
-    typer.Option("--timeout", metavar="S", min=1.0, help="Longest time each of the two runs may take, s."),
+    typer.Option(
+        "--timeout", metavar="S", min=1.0, max=WEEK_S, help="Longest time each of the two runs may take, s."
+    ),
 ]
 
 

@@ -115,3 +115,10 @@ def test_a_reason_of_several_lines_is_told_on_one() -> None:
     [failure] = failed.value.failures.values()
     assert (failure.reason, failure.refused) == ("RuntimeError: first line second line", False)
     assert "Traceback" in failure.traceback
+
+
+@pytest.mark.parametrize("timeout", ["nan", "inf", "1e300", "0"])
+def test_a_timeout_that_is_none_is_refused(job_file: Path, timeout: str) -> None:
+    done = CliRunner().invoke(application, ["verify", str(job_file), "--timeout", timeout])
+    assert done.exit_code == 2, done.output
+    assert "--timeout" in done.output
