@@ -132,9 +132,12 @@ def _json_text(line: str, rules: ReadingRules) -> str:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error.msg} at character {error.pos + 1}") from None
+        said = error.msg.removesuffix(" at")
+        raise ValueError(f"is no JSON: {said} at character {error.pos + 1}") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
+    except ValueError:  # Python refuses to convert integers of more than 4,300 digits
+        raise ValueError("holds an integer of thousands of digits") from None
     if not isinstance(value, dict):
         raise ValueError("is no JSON object; each line must be one")
     if rules.text_field not in value:
@@ -256,6 +259,10 @@ def _row_group_shards(file: SourceFile, rules: ReadingRules) -> list[Shard]:
             raise SourceError(
                 f"{rules.field}: {file.path!r} has no column {rules.text_field!r}; it has {columns}. "
                 "Name the one with the text"
+            )
+        if schema.names.count(rules.text_field) > 1:
+            raise SourceError(
+                f"{rules.field}: {file.path!r} has several columns {rules.text_field!r}; must have one of that name"
             )
         kind = str(schema.field(rules.text_field).type)
         if kind not in ("string", "large_string", "string_view"):

@@ -106,6 +106,7 @@ def test_jsonl_lines_are_documents_blank_lines_none(tmp_path: Path) -> None:
         (b'{"text": "\xf6"}', "is not UTF-8: byte 0xf6 at byte 11 of the line"),
         (b'{"text": "' + b"x" * (1 << 20) + b'"}', "is longer than 1 MiB"),
         (b"[" * 100_000, "is nested too deeply|is no JSON"),
+        (b'{"text": ' + b"1" * 5000 + b"}", "holds an integer of thousands of digits"),
     ],
 )
 def test_a_bad_line_is_named_or_counted(tmp_path: Path, line: bytes, problem: str) -> None:
@@ -210,6 +211,16 @@ def test_a_parquet_row_without_text_is_named(tmp_path: Path) -> None:
     skipped = Skipped()
     assert [p.text for p in pieces(path, SKIP, skipped)] == ["a", "c"]
     assert skipped.lines == 1
+
+
+def test_a_parquet_file_with_two_columns_of_the_name_is_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    column = pyarrow.array(["a"])
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.Table.from_arrays([column, column], names=["text", "text"]), path)
+    with pytest.raises(SourceError, match=r"a\.parquet' has several columns 'text'"):
+        pieces(path)
 
 
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
