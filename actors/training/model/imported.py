@@ -27,7 +27,7 @@ from orchestrator.spec.sections import ModelSpec
 LISTED = 8
 """Names that a reason spells out."""
 NOT_THEIRS = (
-    *(str(Path(module.__file__).parent) for module in (torch, importlib)),
+    *(str(Path(str(module.__file__)).parent) for module in (torch, importlib)),
     str(Path(__file__).parent),
     "<",
 )
