@@ -30,6 +30,8 @@ from actors.training.data.tokenizer import FileTokenizer, Tokenizer, build_token
 from orchestrator.spec.sections import DataSpec, SourceFormat, SourceSpec
 
 HASHES = 1 << 64
+TEXTS = "data.tokenizer"
+"""Field that the mark of all texts goes by: it is rank 0's alone, who reads them."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def _read_texts(spec: DataSpec, indices: list[int]) -> tuple[dict[int, _Parts], 
         tokenizer.vocab_size,
         tokenizer.end_of_document,
         content=digest_tokens(part for both in encoded.values() for part in both),
-        field="data.tokenizer",
+        field=TEXTS,
     )
     return {i: _in_memory(*both) for i, both in encoded.items()}, mark
 
@@ -300,11 +302,12 @@ def _same_everywhere(failure: _Failure | None, marks: list[_Mark], rank: int) ->
             raise kind(f"{message} (rank {other})")
     first: list[_Mark] = everywhere[0][1]
     for other, (_, theirs) in enumerate(everywhere):
-        for mine, its in zip(first, theirs, strict=False):
-            if mine != its:
-                raise ValueError(
-                    f"{mine.field}: ranks 0 and {other} see different tokens; all must see the same directory"
-                )
+        found = {mark.field: mark for mark in theirs}
+        for mine in first:
+            if mine.field == TEXTS or mine == found.get(mine.field):
+                continue
+            what = "different tokens" if mine.field in found else "prepared tokens and none"
+            raise ValueError(f"{mine.field}: ranks 0 and {other} see {what}; all must see the same directory")
     return first
 
 

@@ -363,6 +363,25 @@ def test_meta_is_strict() -> None:
         TokenMeta.model_validate({"extra": 1})
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tokens": -1}, "tokens: Input should be greater than or equal to 0"),
+        ({"vocab_size": 0}, "vocab_size: Input should be greater than 0"),
+        ({"end_of_document": 256}, "end_of_document 256 is no id below 256"),
+    ],
+)
+def test_numbers_that_cannot_be_are_named(
+    source: Path, tmp_path: Path, change: dict[str, int], said: str
+) -> None:
+    meta = prepare.prepare(request(source, tmp_path / "out")).model_dump(mode="json")
+    (tmp_path / "out" / "meta.json").write_text(json.dumps(meta | change))
+    with pytest.raises(
+        SourceError, match=rf"F: '.*meta\.json' is no description of prepared tokens .*{said}"
+    ):
+        open_token_file(str(tmp_path / "out"), field="F")
+
+
 def test_a_full_disk_leaves_no_half_result_and_the_next_run_goes_on(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,16 +136,19 @@ def test_what_is_wrong_is_raised_by_every_rank(tmp_path: Path, path: str, proble
     assert first == second
 
 
-def test_a_rank_that_sees_other_tokens_is_named(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "what"), [("b", "different tokens"), ("nowhere", "prepared tokens and none")]
+)
+def test_a_rank_that_sees_other_tokens_is_named(folder: Path, tmp_path: Path, other: str, what: str) -> None:
     def program(rank: int, store: Any) -> None:
         # As two nodes with different directories under one name.
         mine = tmp_path / f"{rank}"
         mine.mkdir()
-        (mine / "tokens").symlink_to(folder / ("a" if rank == 0 else "b"))
+        (mine / "tokens").symlink_to(folder / ("a" if rank == 0 else other))
         dist.init_process_group("gloo", store=store(), rank=rank, world_size=2)
         share_corpus(spec(mine / "tokens"), sequence_length=16, rank=rank)
 
-    with pytest.raises(RankFailedError, match="ranks 0 and 1 see different tokens"):
+    with pytest.raises(RankFailedError, match=f"ValueError: data.sources.0.path: ranks 0 and 1 see {what}"):
         run_ranks(2, program)
 
 
