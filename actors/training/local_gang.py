@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from actors import processes
+from orchestrator.recovery.failure import signal_name
 
 Program = Callable[[int, Callable[[], "dist.Store"]], Any]  # type: ignore[name-defined]
 """(rank, store) -> an answer that can be pickled. `store()` makes the rendezvous store."""
@@ -82,7 +84,7 @@ def run_ranks(world: int, program: Program, *, deadline_s: float) -> list[Any]:
             ends.append(mine)
             ranks.append(process)
         try:
-            return _gather(ends, deadline_s)
+            return _gather(ends, ranks, deadline_s)
         finally:
             for process in ranks:
                 process.kill()
@@ -98,7 +100,13 @@ def _failure(error: BaseException) -> RankFailure:
     )
 
 
-def _gather(ends: Sequence[Connection], deadline_s: float) -> list[Any]:
+def _end(code: int | None) -> str:
+    return (
+        f"was ended by {signal_name(-code)}" if code is not None and code < 0 else f"ended with code {code}"
+    )
+
+
+def _gather(ends: Sequence[Connection], ranks: Sequence[ForkProcess], deadline_s: float) -> list[Any]:
     answers: dict[int, Any] = {}
     failures: dict[int, RankFailure] = {}
     waiting = dict(enumerate(ends))
@@ -115,7 +123,8 @@ def _gather(ends: Sequence[Connection], deadline_s: float) -> list[Any]:
             try:
                 good, answer = pickle.loads(end.recv_bytes())
             except EOFError:
-                died = "the process died without an answer"
+                ranks[rank].join()
+                died = f"the process {_end(ranks[rank].exitcode)} without an answer"
                 good, answer = False, RankFailure(died, died)
             (answers if good else failures)[rank] = answer
     if failures:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +125,17 @@ def test_a_timeout_that_is_none_is_refused(job_file: Path, timeout: str) -> None
     done = CliRunner().invoke(application, ["verify", str(job_file), "--timeout", timeout])
     assert done.exit_code == 2, done.output
     assert "--timeout" in done.output
+
+
+@pytest.mark.parametrize(
+    ("dies", "told"),
+    [
+        (lambda: os._exit(7), "the process ended with code 7 without an answer"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "the process was ended by SIGKILL without an answer"),
+    ],
+    ids=["exit", "signal"],
+)
+def test_how_a_rank_died_is_told(dies: Callable[[], None], told: str) -> None:
+    with pytest.raises(RankFailedError) as failed:
+        run_ranks(1, lambda rank, store: dies(), deadline_s=60)
+    assert failed.value.failures[0].reason == told
