@@ -32,8 +32,8 @@ class DataIdentity:
         field, name = ("data.sources", "the sources") if spec.sources else ("data.source", repr(spec.source))
         what = "content" if self.tokenizer == before.get("tokenizer") else "tokenizer"
         raise ValueError(
-            f"{field}: the {what} of {name} is another than when the job's checkpoint was written; put back what was "
-            "there, or submit a new job"
+            f"{field}: the {what} of {name} is another than when the job's checkpoint was written; a job goes on with "
+            "the data it began with alone: submit a new one, or change no data that a job reads"
         )
 
 
