@@ -36,8 +36,8 @@ def job_tokenizer(spec: DataSpec, *, identity: str | None) -> Tokenizer:
     if identity not in (None, tokenizer.identity):
         where = "data.tokenizer_file" if spec.tokenizer == "file" else "data.tokenizer"
         raise ValueError(
-            f"{where}: what it is made from has changed since the job was trained, and gives another tokenizer; put "
-            "back what was there"
+            f"{where}: what it is made from has changed since the job was trained (or the tokenizers library), and "
+            "gives another tokenizer; put back what was there"
         )
     return tokenizer
 
