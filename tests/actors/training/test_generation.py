@@ -1,12 +1,16 @@
-"""Sampling at the edges of what may be asked."""
+"""Sampling at the edges of what may be asked, and reading what is gone."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 import torch
 
 from actors.training.generation import sample
 from actors.training.model.decoder import Decoder
+from actors.training.trained import NoGoodCheckpointError, TrainedWeights
+from orchestrator.spec import parse_spec
 from orchestrator.spec.sections import ModelSpec
 
 
@@ -29,3 +33,11 @@ def test_the_smallest_temperatures_take_the_likeliest_token(decoder: Decoder, te
         return list(made)
 
     assert ids(temperature) == ids(0.0)
+
+
+def test_a_checkpoint_that_its_running_job_deleted_is_named(tmp_path: Path) -> None:
+    spec = parse_spec({"name": "small", "training": {"steps": 1}})
+    with pytest.raises(
+        NoGoodCheckpointError, match=r"step-00000050: deleted for newer ones .*run the command again"
+    ):
+        TrainedWeights(spec, tmp_path / "step-00000050").read(["head.weight"])
