@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from atoll.answers import Checkpoint, JobDetail
 from atoll.client import AtollClient
 from atoll.errors import AtollError, CheckpointError, StorageUnreachableError
 from orchestrator.spec import InvalidSpecError, JobSpec, parse_spec
+
+if TYPE_CHECKING:
+    from actors.training.trained import Found
 
 SHOWN_STEPS = 8
 
@@ -29,6 +33,8 @@ class JobCheckpoint:
     step: int
     skipped: tuple[tuple[str, str], ...]
     """(name, reason) of newer ones that are damaged."""
+    tokenizer: str | None
+    """Identity of the tokenizer it was trained with, if the checkpoint says so."""
 
 
 def job_checkpoint(client: AtollClient, reference: str, step: int | None) -> JobCheckpoint:
@@ -53,8 +59,9 @@ def job_checkpoint(client: AtollClient, reference: str, step: int | None) -> Job
         raise CheckpointError(_none_yet(job, spec))
     if step is not None:
         _check_step(job, known, step)
-    path, found, skipped = _on_storage(Path(there[0].path).parent, step)
-    return JobCheckpoint(job, spec, path, found, skipped)
+    found = _on_storage(Path(there[0].path).parent, step)
+    skipped = tuple((one.name, one.reason) for one in found.skipped)
+    return JobCheckpoint(job, spec, found.path, found.step, skipped, found.tokenizer)
 
 
 def _none_yet(job: JobDetail, spec: JobSpec) -> str:
@@ -78,11 +85,11 @@ def _check_step(job: JobDetail, known: Sequence[Checkpoint], step: int) -> None:
     )
 
 
-def _on_storage(directory: Path, step: int | None) -> tuple[Path, int, tuple[tuple[str, str], ...]]:
+def _on_storage(directory: Path, step: int | None) -> Found:
     from actors.training.trained import NoGoodCheckpointError, find_checkpoint
 
     try:
-        found = find_checkpoint(directory, step=step)
+        return find_checkpoint(directory, step=step)
     except OSError as error:
         raise StorageUnreachableError(
             f"the job's checkpoints lie in {directory}, which this machine cannot read ({error.strerror}); "
@@ -90,4 +97,3 @@ def _on_storage(directory: Path, step: int | None) -> tuple[Path, int, tuple[tup
         ) from None
     except NoGoodCheckpointError as error:
         raise CheckpointError(str(error)) from None
-    return found.path, found.step, tuple((one.name, one.reason) for one in found.skipped)

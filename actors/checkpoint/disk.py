@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
+
+LASTING = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
+)
+"""Errors that waiting does not mend, other than a full disk or a server that is away."""
+
+
+def never_writable(directory: Path) -> str | None:
+    """Makes the directory; why no file can be made in it, now and later. None when one can, or may at another time."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return None
+    except OSError as error:
+        return error.strerror if error.errno in LASTING else None
 
 
 def hash_file(path: Path) -> tuple[int, str]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
 from actors.checkpoint import CheckpointStore, LoadResult, SaveResult
-from actors.checkpoint.disk import write_durably
+from actors.checkpoint.disk import never_writable, write_durably
 from actors.checkpoint.layout import MANIFEST_NAME
 from actors.training.context import RankContext
 from actors.training.engine import Engine
 from orchestrator.lifecycle.reports import EventKind
 from orchestrator.spec import JobSpec
 
+T = TypeVar("T")
 BEST_NAME = "best.json"
 """Beside the checkpoints: which one had the smallest held-back loss."""
 
@@ -68,10 +70,20 @@ class Checkpoints:
         )
 
     def resume(self) -> int:
-        """Loads the newest good checkpoint; returns the number of finished steps, 0 without one."""
+        """Loads the newest good checkpoint; returns the number of finished steps, 0 without one.
+
+        ValueError, on every rank, when none can be written: the work of days would lie nowhere.
+        """
+        reason = self._hear(lambda: never_writable(self._directory))
+        if reason is not None:
+            field = "checkpoint.directory: " if self._spec.checkpoint.directory else ""
+            raise ValueError(
+                f"{field}no checkpoint can be written in {self._directory}: {reason}; must be a directory on storage "
+                "that every node sees and may write"
+            )
         result = self._load()
         if self._spec.checkpoint.keep_best:
-            self._best = self._named = self._read_best()
+            self._best = self._named = self._hear(self._read_best)
         if result is None:
             return 0
         self._say(
@@ -205,20 +217,24 @@ class Checkpoints:
         self._named = best
 
     def _read_best(self) -> Best | None:
-        """What `best.json` names, if that checkpoint is there and was not found damaged. Rank 0 reads, all hear."""
-        box: list[Best | None] = [None]
-        if self._context.rank == 0:
-            damaged = {name for name, _ in self._store.skipped}
-            try:
-                content = json.loads((self._directory / BEST_NAME).read_text())
-                name = str(content["checkpoint"])
-                if name not in damaged and (self._directory / name / MANIFEST_NAME).is_file():
-                    box = [Best(int(content["step"]), float(content["loss"]))]
-            except (OSError, ValueError, KeyError, TypeError):
-                pass  # none yet, or no longer to be read: the next evaluation is the best
+        """What `best.json` names, if that checkpoint is there and was not found damaged."""
+        damaged = {name for name, _ in self._store.skipped}
+        try:
+            content = json.loads((self._directory / BEST_NAME).read_text())
+            name = str(content["checkpoint"])
+            if name not in damaged and (self._directory / name / MANIFEST_NAME).is_file():
+                return Best(int(content["step"]), float(content["loss"]))
+        except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError):
+            pass  # none yet, or no longer to be read: the next evaluation is the best
+        return None
+
+    def _hear(self, find: Callable[[], T]) -> T:
+        """What rank 0 finds, on every rank."""
+        box: list[Any] = [find() if self._context.rank == 0 else None]
         if self._group is not None:
             dist.broadcast_object_list(box, group=self._group, group_src=0)
-        return box[0]
+        found: T = box[0]
+        return found
 
     def _say(self, kind: EventKind, message: str, data: Mapping[str, object]) -> None:
         if self._context.rank == 0:

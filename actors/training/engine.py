@@ -112,10 +112,19 @@ class Engine:
 
     def progress(self) -> dict[str, Any]:
         """What a checkpoint holds besides tensors: JSON values, the same on every rank."""
-        return {"loss_scale": self.loss_scale.state(), "skipped": self.skips.state()}
+        return {
+            "loss_scale": self.loss_scale.state(),
+            "skipped": self.skips.state(),
+            "corpus": self._corpus.identity.as_json(),
+        }
 
     def restore_progress(self, progress: Mapping[str, Any]) -> None:
-        """Takes what `progress` gave when the checkpoint was written; checkpoints of older versions have none."""
+        """Takes what `progress` gave when the checkpoint was written; checkpoints of older versions lack some of it.
+
+        ValueError when that was on other data.
+        """
+        if "corpus" in progress:
+            self._corpus.identity.require(progress["corpus"], self.spec.data)
         if "loss_scale" in progress:
             self.loss_scale.load(progress["loss_scale"])
         if "skipped" in progress:

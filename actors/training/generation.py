@@ -40,6 +40,8 @@ def sample(
         if temperature == 0:
             chosen = int(logits.argmax())
         else:
-            chosen = int(torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator))
+            # The largest is 0 then: divided by however small a temperature, it stays a number.
+            scaled = (logits - logits.max()) / temperature
+            chosen = int(torch.multinomial(scaled.softmax(-1), 1, generator=generator))
         context.append(chosen)
         yield chosen

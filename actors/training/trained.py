@@ -39,6 +39,8 @@ class Found:
     step: int
     skipped: tuple[Skipped, ...]
     """Newer ones that are damaged, newest first."""
+    tokenizer: str | None
+    """Identity of the tokenizer it was trained with; None in checkpoints of older versions."""
 
 
 def find_checkpoint(directory: Path, *, step: int | None = None) -> Found:
@@ -54,9 +56,12 @@ def find_checkpoint(directory: Path, *, step: int | None = None) -> Found:
         if key is None or step not in (None, key[0]):
             continue
         try:
-            return Found(directory / name, reader.verify(name).step, tuple(skipped))
+            manifest = reader.verify(name)
         except UnusableError as error:
             skipped.append(Skipped(name, error.reason))
+            continue
+        corpus = manifest.extras.get("corpus", {})
+        return Found(directory / name, manifest.step, tuple(skipped), corpus.get("tokenizer"))
     raise NoGoodCheckpointError(directory, skipped)
 
 
@@ -75,16 +80,27 @@ class TrainedWeights:
         return values
 
     def read_into(self, values: Mapping[str, Tensor]) -> None:
-        """Fills CPU tensors. NoGoodCheckpointError when one is not in the checkpoint or has another shape there."""
+        """Fills CPU tensors.
+
+        NoGoodCheckpointError when one is not in the checkpoint or has another shape there, or when a running job
+        has deleted the checkpoint.
+        """
+        self._refuse_deleted()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             try:
                 load({"model": dict(values)}, storage_reader=FileSystemReader(self._checkpoint), no_dist=True)
             except (CheckpointException, OSError) as error:
+                self._refuse_deleted()
                 reason = " ".join(str(error).split())
                 raise NoGoodCheckpointError(
                     self._checkpoint.parent, [Skipped(self._checkpoint.name, reason)]
                 ) from None
+
+    def _refuse_deleted(self) -> None:
+        if not self._checkpoint.is_dir():
+            reason = "deleted for newer ones meanwhile (checkpoint.keep); run the command again"
+            raise NoGoodCheckpointError(self._checkpoint.parent, [Skipped(self._checkpoint.name, reason)])
 
 
 def load_trained(spec: JobSpec, checkpoint: Path, device: torch.device) -> Decoder:

@@ -153,7 +153,7 @@ def _write(found: JobCheckpoint, directory: Path, dtype: Format | None) -> tuple
         source=weights.read,
     )
     try:
-        tokenizer = job_tokenizer(spec.data)
+        tokenizer = job_tokenizer(spec.data, identity=found.tokenizer)
     except ValueError as error:
         return files, str(error)
     return files + write_tokenizer(directory, tokenizer, positions=spec.training.sequence_length), None

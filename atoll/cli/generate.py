@@ -79,7 +79,7 @@ def load_tokenizer(found: JobCheckpoint) -> Tokenizer:
     from actors.training.interchange.tokenizer import job_tokenizer
 
     try:
-        return job_tokenizer(found.spec.data)
+        return job_tokenizer(found.spec.data, identity=found.tokenizer)
     except ValueError as error:
         raise StorageUnreachableError(f"the job's tokenizer cannot be had on this machine: {error}") from None
 

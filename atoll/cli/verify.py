@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +23,7 @@ from orchestrator.spec.sections import Precision
 if TYPE_CHECKING:
     from actors.training.verify import Verdict
 
+WEEK_S = 604_800.0
 MAX_RANKS = 64
 """Ranks of a plan that one machine is asked to run."""
 
@@ -42,7 +44,9 @@ InPrecision = Annotated[
 ]
 Within = Annotated[
     float,
-    typer.Option("--timeout", metavar="S", min=1.0, help="Longest time each of the two runs may take, s."),
+    typer.Option(
+        "--timeout", metavar="S", min=1.0, max=WEEK_S, help="Longest time each of the two runs may take, s."
+    ),
 ]
 
 
@@ -75,12 +79,14 @@ def verify(
                 spec, steps=min(steps, spec.training.steps), directory=Path(directory), deadline_s=timeout_s
             )
         except RankFailedError as error:
-            console = standard_error()
-            reasons = {rank: text.strip().splitlines()[-1] for rank, text in error.failures.items()}
-            for rank, reason in sorted(reasons.items()):
-                console.print(f"[bold red]error:[/] rank {rank}: {escape(reason)}")
+            ranks_of: dict[str, list[int]] = {}
+            for rank, failure in sorted(error.failures.items()):
+                ranks_of.setdefault(failure.reason, []).append(rank)
+            for reason, found in ranks_of.items():
+                who = f"rank{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
+                standard_error().print(f"[bold red]error:[/] {escape(reason)} ({who})")
             # What a rank program refuses is the user's to put right.
-            refused = all(reason.startswith("ValueError: ") for reason in reasons.values())
+            refused = all(failure.refused for failure in error.failures.values())
             raise typer.Exit(WRONG_INPUT if refused else JOB_FAILED) from None
     if as_json:
         print_json(_as_json(verdict))
@@ -128,8 +134,16 @@ def _as_json(verdict: Verdict) -> dict[str, object]:
         "equal": first is None,
         "precision": verdict.precision.value,
         "tolerance": verdict.tolerance,
-        "loss": {"difference": verdict.loss.value, "where": verdict.loss.where},
-        "gradient_norm": {"difference": verdict.gradient_norm.value, "where": verdict.gradient_norm.where},
-        "final_weights": verdict.steps[-1].weights,
+        "loss": {"difference": _number(verdict.loss.value), "where": verdict.loss.where},
+        "gradient_norm": {
+            "difference": _number(verdict.gradient_norm.value),
+            "where": verdict.gradient_norm.where,
+        },
+        "final_weights": {name: _number(value) for name, value in verdict.steps[-1].weights.items()},
         "first": None if first is None else {"step": first[0], "what": first[1]},
     }
+
+
+def _number(difference: float) -> float | None:
+    """JSON has no infinity: None where one side is no number."""
+    return difference if math.isfinite(difference) else None

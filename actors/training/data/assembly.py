@@ -48,9 +48,25 @@ def assemble(
 
     FileExistsError or OSError (ENOTEMPTY) when somebody else finished `out` meanwhile.
     """
-    folder = work / "shards"
     aside = work / f"out-{uuid.uuid4().hex}"
     aside.mkdir()
+    try:
+        meta = _write(aside, work / "shards", summaries, tokenizer_file, facts)
+        aside.rename(out)
+    except BaseException:
+        discard(aside)  # where the disk is full, the next try needs its room
+        raise
+    sync_directory(out.parent)
+    return meta
+
+
+def _write(
+    aside: Path,
+    folder: Path,
+    summaries: Sequence[ShardSummary],
+    tokenizer_file: Path | None,
+    facts: dict[str, Any],
+) -> TokenMeta:
     sha256 = {
         TOKENS: _join(aside / TOKENS, folder, "tokens", len(summaries)),
         HASHES: _join(aside / HASHES, folder, "hashes", len(summaries)),
@@ -69,14 +85,12 @@ def assemble(
         **facts,
     )
     write_durably(aside / META, meta.model_dump_json(indent=2).encode())
-    aside.rename(out)
-    sync_directory(out.parent)
     return meta
 
 
-def discard(work: Path) -> None:
+def discard(directory: Path) -> None:
     """Removes what is no longer needed; others may be doing so too."""
-    shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _join(path: Path, folder: Path, kind: str, shards: int) -> str:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from actors.training.data.blend import Blend
+from actors.training.data.identity import DataIdentity, digest_tokens
 from actors.training.data.sources import open_blend
 from actors.training.data.text import read_text
 from actors.training.data.tokenizer import build_tokenizer, check_vocabulary
@@ -21,6 +22,7 @@ class Corpus:
     training: Tensor | Blend
     """Token ids, int32, on the CPU; or streams of several sources."""
     held_back: Tensor | Blend
+    identity: DataIdentity
     end_of_document: int | None = None
     """Id of the token that ends a document; None where there is only one."""
 
@@ -40,7 +42,8 @@ def build_corpus(spec: DataSpec, *, sequence_length: int) -> Corpus:
                 f"are needed (training.sequence_length {sequence_length} and one more to predict); give a longer text, "
                 "shorter sequences or another data.holdout_fraction"
             )
-    return Corpus(torch.from_numpy(training), torch.from_numpy(held_back))
+    identity = DataIdentity(tokenizer.identity, digest_tokens((training, held_back)))
+    return Corpus(torch.from_numpy(training), torch.from_numpy(held_back), identity)
 
 
 def split_text(text: str, spec: DataSpec) -> tuple[str, str]:
@@ -56,14 +59,14 @@ def share_corpus(spec: DataSpec, *, sequence_length: int, rank: int) -> Corpus:
     """
     if spec.sources:
         opened = open_blend(spec, sequence_length=sequence_length, rank=rank)
-        return Corpus(opened.training, opened.held_back, opened.end_of_document)
+        return Corpus(opened.training, opened.held_back, opened.identity, opened.end_of_document)
     lengths: list[object] = [None]
     corpus: Corpus | None = None
     failure: Exception | None = None
     if rank == 0:
         try:
             corpus = build_corpus(spec, sequence_length=sequence_length)
-            lengths = [(len(_tensor(corpus.training)), len(_tensor(corpus.held_back)))]
+            lengths = [(len(_tensor(corpus.training)), len(_tensor(corpus.held_back)), corpus.identity)]
         except Exception as error:
             failure, lengths = error, [str(error)]
     if dist.get_world_size() == 1:
@@ -77,7 +80,7 @@ def share_corpus(spec: DataSpec, *, sequence_length: int, rank: int) -> Corpus:
     if isinstance(lengths[0], str):
         raise ValueError(lengths[0])
     assert isinstance(lengths[0], tuple)
-    sizes = list(lengths[0])
+    *sizes, identity = lengths[0]
     tokens = (
         torch.cat((_tensor(corpus.training), _tensor(corpus.held_back)))
         if corpus
@@ -85,7 +88,7 @@ def share_corpus(spec: DataSpec, *, sequence_length: int, rank: int) -> Corpus:
     )
     dist.broadcast(tokens, src=0)
     training, held_back = torch.split(tokens, sizes)
-    return Corpus(training, held_back)
+    return Corpus(training, held_back, identity)
 
 
 def _tensor(part: Tensor | Blend) -> Tensor:

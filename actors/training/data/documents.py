@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
-from actors.training.data.files import SourceError, SourceFile, open_file
+from actors.training.data.files import SourceError, SourceFile, open_file, without_secrets
 from orchestrator.spec.sections import SourceFormat
 
 SHARD_BYTES = 32 << 20
@@ -132,9 +132,12 @@ def _json_text(line: str, rules: ReadingRules) -> str:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error.msg} at character {error.pos + 1}") from None
+        said = error.msg.removesuffix(" at")
+        raise ValueError(f"is no JSON: {said} at character {error.pos + 1}") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
+    except ValueError:  # Python refuses to convert integers of more than 4,300 digits
+        raise ValueError("holds an integer of thousands of digits") from None
     if not isinstance(value, dict):
         raise ValueError("is no JSON object; each line must be one")
     if rules.text_field not in value:
@@ -183,6 +186,7 @@ def _lines(shard: Shard, rules: ReadingRules) -> Iterator[tuple[int, bytes | Non
         while shard.end is None or at < shard.end:
             line = stream.readline(rules.max_bytes + 1)
             if not line:
+                _check_end(shard, at, rules)
                 return
             begins, at = at, at + len(line)
             if len(line) > rules.max_bytes and not line.endswith(b"\n"):
@@ -190,6 +194,16 @@ def _lines(shard: Shard, rules: ReadingRules) -> Iterator[tuple[int, bytes | Non
                 yield begins, None
             else:
                 yield begins, line
+
+
+def _check_end(shard: Shard, at: int, rules: ReadingRules) -> None:
+    """SourceError when a file ends at byte `at` that had more bytes: what is gone would be missed in silence."""
+    size = shard.file.size
+    if size is not None and at < size:
+        raise SourceError(
+            f"{rules.field}: {shard.file.path!r} was cut off while it was read: it had {size} bytes, "
+            f"and nothing is left after {at}; begin again once it is whole"
+        )
 
 
 def _skip_line(stream: IO[bytes]) -> int:
@@ -207,7 +221,8 @@ def _bad_line(shard: Shard, offset: int, problem: str, rules: ReadingRules, skip
     if rules.skip_bad and skipped.lines:
         skipped.note("")
         return
-    message = f"{rules.field}: {shard.file.path}, line {_line_number(shard, offset, rules)} {problem}"
+    name = without_secrets(shard.file.path)
+    message = f"{rules.field}: {name}, line {_line_number(shard, offset, rules)} {problem}"
     if not rules.skip_bad:
         raise SourceError(f"{message}; or leave such lines out with on_bad_line skip")
     skipped.note(message)
@@ -244,6 +259,10 @@ def _row_group_shards(file: SourceFile, rules: ReadingRules) -> list[Shard]:
             raise SourceError(
                 f"{rules.field}: {file.path!r} has no column {rules.text_field!r}; it has {columns}. "
                 "Name the one with the text"
+            )
+        if schema.names.count(rules.text_field) > 1:
+            raise SourceError(
+                f"{rules.field}: {file.path!r} has several columns {rules.text_field!r}; must have one of that name"
             )
         kind = str(schema.field(rules.text_field).type)
         if kind not in ("string", "large_string", "string_view"):
@@ -285,7 +304,7 @@ def _parquet_pieces(shard: Shard, rules: ReadingRules, skipped: Skipped) -> Iter
                 try:
                     text = _checked_text(value, rules)
                 except ValueError as error:
-                    message = f"{rules.field}: {shard.file.path}, row {row} {error}"
+                    message = f"{rules.field}: {without_secrets(shard.file.path)}, row {row} {error}"
                     if not rules.skip_bad:
                         raise SourceError(
                             f"{message}; or leave such rows out with on_bad_line skip"

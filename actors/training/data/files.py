@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +16,33 @@ import fsspec
 from orchestrator.spec.sections import SourceFormat
 
 READ_AHEAD_BYTES = 4 << 20
+STALL_S = 60.0
+"""A server that sends nothing for so long is given up."""
+
+
+_URL = re.compile(r"""(?P<quote>['"])\w+://.*?(?P=quote)|\w+://\S+""")
 
 
 class SourceError(ValueError):
-    """A source that cannot be read: the message names the field, the file and what would be right."""
+    """A source that cannot be read: the message names the field, the file and what would be right; URLs in it lose
+    what may be secret."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_URL.sub(_shown, message))
+
+
+def without_secrets(url: str) -> str:
+    """A URL without user, password and query, where keys may stand; a path as it is."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return url
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _shown(found: re.Match[str]) -> str:
+    quote = found["quote"] or ""
+    return f"{quote}{without_secrets(found[0].strip(quote) if quote else found[0])}{quote}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +111,7 @@ def _opened(file: SourceFile) -> Iterator[IO[bytes]]:
         with Path(file.path).open("rb", buffering=READ_AHEAD_BYTES) as stream:
             yield stream
         return
-    filesystem, bare = fsspec.url_to_fs(file.path)
+    filesystem, bare = _filesystem(file.path)
     # Block size 0 streams: the server need not know ranges.
     with filesystem.open(bare, "rb", block_size=READ_AHEAD_BYTES if file.ranges else 0) as remote:
         yield io.BufferedReader(_Unread(remote), READ_AHEAD_BYTES)
@@ -120,7 +144,7 @@ def _listed(folder: Path, field: str) -> list[Path]:
 def _remote_files(path: str, field: str) -> list[SourceFile]:
     scheme = path.partition("://")[0]
     try:
-        filesystem, bare = fsspec.url_to_fs(path)
+        filesystem, bare = _filesystem(path)
         names = sorted(filesystem.glob(bare)) if "*" in bare else [bare]
         found = []
         for name in names:
@@ -134,7 +158,7 @@ def _remote_files(path: str, field: str) -> list[SourceFile]:
                 raise SourceError(f"{field}: {path!r} is a directory; name files in it, as in {example!r}")
             url = name if "://" in name else f"{scheme}://{name}"
             size = info.get("size")
-            ranges = size is not None and (scheme == "s3" or _knows_ranges(url, size))
+            ranges = size is not None and (scheme == "s3" or _knows_ranges(filesystem, name, size))
             found.append(SourceFile(url, size, ranges))
     except SourceError:
         raise
@@ -167,11 +191,23 @@ def _nothing_at(path: str, field: str) -> str:
     return f"{field}: nothing {found} {path!r}; give a URL that exists"
 
 
-def _knows_ranges(url: str, size: int) -> bool:
+def _filesystem(url: str) -> tuple[Any, str]:
+    """The file system that holds `url`, and the file's name there."""
+    options: dict[str, Any] = {}
+    if url.startswith(("http://", "https://")):
+        import aiohttp  # what fsspec speaks HTTP with
+
+        # Without this a whole file has five minutes, however steadily it comes.
+        options["timeout"] = aiohttp.ClientTimeout(total=None, sock_connect=STALL_S, sock_read=STALL_S)
+    filesystem, name = fsspec.url_to_fs(url, **({"client_kwargs": options} if options else {}))
+    return filesystem, name
+
+
+def _knows_ranges(filesystem: Any, name: str, size: int) -> bool:
     """Whether the server sends parts: they say so too seldom, so the last byte is asked for."""
     if size < 2:
         return False
-    with fsspec.open(url, "rb", block_size=1) as stream:
+    with filesystem.open(name, "rb", block_size=1) as stream:
         try:
             stream.seek(size - 1)
             return len(stream.read(1)) == 1
@@ -207,6 +243,8 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ImportError):
         wanted = "atoll[s3]" if "s3fs" in str(error) else str(error.name or error)
         return f"install {wanted}"
+    if isinstance(error, TimeoutError) and error.strerror is None:
+        return f"the server sent nothing for {STALL_S:g} s"
     if isinstance(error, io.UnsupportedOperation):
         return "it cannot be read from the middle"
     if isinstance(error, FileNotFoundError) and error.strerror is None:  # of a remote store

@@ -21,7 +21,7 @@ from actors.training.data.assembly import assemble, discard
 from actors.training.data.claims import LEASE_S, Claims
 from actors.training.data.crew import POLL_S, PreparationError, Progress, ShardWork
 from actors.training.data.documents import ReadingRules, Shard, Skipped, plan_shards, read_pieces
-from actors.training.data.files import SourceError, find_files, format_of
+from actors.training.data.files import SourceError, find_files, format_of, without_secrets
 from actors.training.data.shards import ShardSummary, shard_document, write_durably
 from actors.training.data.token_file import META, TOKENIZER, TokenMeta, dtype_for, read_meta
 from actors.training.data.tokenizer import BpeTokenizer
@@ -78,6 +78,7 @@ def prepare(request: Request, report: Callable[[Progress], None] = lambda _: Non
     plan = make_plan(request)
     done = _already_there(request.out, plan)
     if done is not None:
+        discard(request.work)  # of one that was killed between the result and this
         return done
     try:
         (request.work / "shards").mkdir(parents=True, exist_ok=True)
@@ -128,16 +129,7 @@ def make_plan(request: Request) -> Plan:
         "skip_bad": request.skip_bad,
         "max_line_mb": request.max_line_mb,
     }
-    return Plan(tuple(shards), empty, tuple(_without_secrets(str(name)) for name, _, _ in files), document)
-
-
-def _without_secrets(url: str) -> str:
-    """A URL without user, password and query, where keys may stand: meta.json is read by many."""
-    scheme, found, rest = url.partition("://")
-    if not found:
-        return url
-    host, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    return Plan(tuple(shards), empty, tuple(without_secrets(str(name)) for name, _, _ in files), document)
 
 
 def _already_there(out: Path, plan: Plan) -> TokenMeta | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +22,23 @@ from actors.training.data.documents import (
     plan_shards,
     read_pieces,
 )
-from actors.training.data.files import SourceError, find_files, format_of
+from actors.training.data.files import SourceError, find_files, format_of, without_secrets
+from actors.training.data.identity import DataIdentity, digest_tokens
 from actors.training.data.text import PYDOC, read_text
 from actors.training.data.token_file import TOKENIZER, open_token_file
 from actors.training.data.tokenizer import FileTokenizer, Tokenizer, build_tokenizer, check_vocabulary
 from orchestrator.spec.sections import DataSpec, SourceFormat, SourceSpec
 
 HASHES = 1 << 64
+TEXTS = "data.tokenizer"
+"""Field that the mark of all texts goes by: it is rank 0's alone, who reads them."""
 
 
 @dataclass(frozen=True)
 class OpenedBlend:
     training: Blend
     held_back: Blend
+    identity: DataIdentity
     end_of_document: int
 
 
@@ -89,9 +94,10 @@ def open_blend(spec: DataSpec, *, sequence_length: int, rank: int) -> OpenedBlen
     marks = _same_everywhere(failure, marks, rank)
     texts = _sent_from_rank_0(texts)
     parts = {i: opened for i, (opened, _) in prepared.items()} | texts
-    return _checked(
-        spec, [parts[i] for i in range(len(spec.sources))], sequence_length, marks[0].end_of_document
-    )
+    content = hashlib.sha256(repr([mark.content for mark in marks]).encode()).hexdigest()
+    identity = DataIdentity(marks[0].tokenizer, f"sha256:{content}")
+    training, held_back = _checked(spec, [parts[i] for i in range(len(spec.sources))], sequence_length)
+    return OpenedBlend(training, held_back, identity, marks[0].end_of_document)
 
 
 def tokenizer_of_sources(spec: DataSpec) -> Tokenizer:
@@ -159,13 +165,18 @@ def _read_texts(spec: DataSpec, indices: list[int]) -> tuple[dict[int, _Parts], 
     text = (piece for training, _ in split.values() for document, _ in training for piece in document)
     tokenizer = build_tokenizer(spec, text)
     check_vocabulary(tokenizer.vocab_size, spec, what="the tokenizer")
-    parts = {}
-    for i, (training, held_back) in split.items():
-        first, second = _encoded(training, tokenizer), _encoded(held_back, tokenizer)
-        parts[i] = _in_memory(first, second)
-    return parts, _Mark(
-        tokenizer.identity, tokenizer.vocab_size, tokenizer.end_of_document, field="data.tokenizer"
+    encoded = {
+        i: (_encoded(training, tokenizer), _encoded(held_back, tokenizer))
+        for i, (training, held_back) in split.items()
+    }
+    mark = _Mark(
+        tokenizer.identity,
+        tokenizer.vocab_size,
+        tokenizer.end_of_document,
+        content=digest_tokens(part for both in encoded.values() for part in both),
+        field=TEXTS,
     )
+    return {i: _in_memory(*both) for i, both in encoded.items()}, mark
 
 
 def _in_memory(training: npt.NDArray[np.int32], held_back: npt.NDArray[np.int32]) -> _Parts:
@@ -291,11 +302,12 @@ def _same_everywhere(failure: _Failure | None, marks: list[_Mark], rank: int) ->
             raise kind(f"{message} (rank {other})")
     first: list[_Mark] = everywhere[0][1]
     for other, (_, theirs) in enumerate(everywhere):
-        for mine, its in zip(first, theirs, strict=False):
-            if mine != its:
-                raise ValueError(
-                    f"{mine.field}: ranks 0 and {other} see different tokens; all must see the same directory"
-                )
+        found = {mark.field: mark for mark in theirs}
+        for mine in first:
+            if mine.field == TEXTS or mine == found.get(mine.field):
+                continue
+            what = "different tokens" if mine.field in found else "prepared tokens and none"
+            raise ValueError(f"{mine.field}: ranks 0 and {other} see {what}; all must see the same directory")
     return first
 
 
@@ -317,10 +329,15 @@ def _sent_from_rank_0(texts: dict[int, _Parts]) -> dict[int, _Parts]:
     return received
 
 
-def _checked(spec: DataSpec, parts: list[_Parts], sequence_length: int, end: int) -> OpenedBlend:
-    """ValueError when a source is too short to be trained on, or nothing is held back."""
+def _checked(spec: DataSpec, parts: list[_Parts], sequence_length: int) -> tuple[Blend, Blend]:
+    """What is trained on, and what is held back.
+
+    ValueError when a source is too short to be trained on, or nothing is held back.
+    """
     needed = sequence_length + 1
-    names = [f"data.sources.{i}.path: {source.path!r}" for i, source in enumerate(spec.sources)]
+    names = [
+        f"data.sources.{i}.path: {without_secrets(source.path)!r}" for i, source in enumerate(spec.sources)
+    ]
     training, held_back = [], []
     for name, part in zip(names, parts, strict=True):
         training.append(TokenStream(part.tokens, *part.training, name=name, vocab_size=spec.vocab_size))
@@ -339,4 +356,4 @@ def _checked(spec: DataSpec, parts: list[_Parts], sequence_length: int, end: int
             f"at least {needed} are needed; give a larger one, more text or shorter sequences"
         )
     weights = tuple(exact_weight(source.weight) for source in spec.sources)
-    return OpenedBlend(Blend(tuple(training), weights), Blend(tuple(held_back), weights), end)
+    return Blend(tuple(training), weights), Blend(tuple(held_back), weights)

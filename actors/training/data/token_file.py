@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from actors.training.data.files import SourceError
 
@@ -40,11 +40,11 @@ class TokenMeta(BaseModel):
     format: Literal["atoll-tokens-1"] = "atoll-tokens-1"
     tokenizer: str
     """Identity: `bytes`, or the sha256 of the tokenizer's JSON."""
-    vocab_size: int
-    end_of_document: int
+    vocab_size: PositiveInt
+    end_of_document: NonNegativeInt
     dtype: Literal["uint16", "uint32"]
-    tokens: int
-    documents: int
+    tokens: NonNegativeInt
+    documents: NonNegativeInt
     sha256: dict[str, str]
     """Of the other files."""
     skipped_lines: int
@@ -53,6 +53,12 @@ class TokenMeta(BaseModel):
     sources: tuple[str, ...]
     plan: str
     """sha256 of what was prepared and how: equal for a repetition."""
+
+    @model_validator(mode="after")
+    def _the_end_is_a_token(self) -> Self:
+        if self.end_of_document >= self.vocab_size:
+            raise ValueError(f"end_of_document {self.end_of_document} is no id below {self.vocab_size}")
+        return self
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,10 @@ def main() -> None:
                 setup["dtype"],
             )
             answer = {}
-        except (SourceError, OSError) as error:
+        except SourceError as error:
             answer = {"error": str(error)}
+        except OSError as error:  # of writing: what cannot be read is a SourceError
+            answer = {"error": f"--out: {setup['folder']!r} cannot be written: {error.strerror or error}"}
         print(json.dumps(answer), flush=True)
 
 

@@ -138,7 +138,7 @@ def _experts(settings: Settings) -> dict[str, Any]:
 def _dense_layers(settings: Settings) -> int:
     """Layers without experts: the first ones, or it is refused."""
     dense = settings.value("mlp_only_layers") or []
-    if not isinstance(dense, list) or sorted(set(dense)) != list(range(len(dense))):
+    if not isinstance(dense, list) or any(layer not in dense for layer in range(len(dense))):
         settings.refuse("mlp_only_layers", f"{dense!r}; layers without experts must be the first ones")
         return 0
     return len(dense)

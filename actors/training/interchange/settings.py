@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,9 +36,9 @@ class Settings:
 
     def number(self, name: str) -> float:
         value = self.value(name)
-        if type(value) in (int, float) and value > 0:
+        if type(value) in (int, float) and 0 < value <= sys.float_info.max:
             return float(value)
-        self.refuse(name, f"{value!r}; must be a number above 0")
+        self.refuse(name, f"{value!r}; must be a finite number above 0")
         return 1.0
 
     def boolean(self, name: str) -> bool:

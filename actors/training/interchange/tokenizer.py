@@ -29,9 +29,20 @@ _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _LINE = rf"[^{_LINE_ENDS}]*(?:\r\n|[{_LINE_ENDS}])|[^{_LINE_ENDS}]+"
 
 
-def job_tokenizer(spec: DataSpec) -> Tokenizer:
+def job_tokenizer(spec: DataSpec, *, identity: str | None) -> Tokenizer:
     """The tokenizer that the ranks of a job used. A BPE is trained again, which gives the same one as long as the text
-    is the same. ValueError when text or file cannot be read."""
+    is the same. ValueError when text or file cannot be read, or the tokenizer is not that of `identity`, if given."""
+    tokenizer = _made_again(spec)
+    if identity not in (None, tokenizer.identity):
+        where = "data.tokenizer_file" if spec.tokenizer == "file" else "data.tokenizer"
+        raise ValueError(
+            f"{where}: what it is made from has changed since the job was trained (or the tokenizers library), and "
+            "gives another tokenizer; put back what was there"
+        )
+    return tokenizer
+
+
+def _made_again(spec: DataSpec) -> Tokenizer:
     if spec.sources:
         return tokenizer_of_sources(spec)
     if spec.tokenizer != "bpe":

@@ -34,7 +34,7 @@ def load_weights(part: Decoder, layouts: Layouts, directory: Path, *, vocab_size
     found = read_config(directory)
     told = differences(part.spec, vocab_size, found)
     if told:
-        raise InterchangeError(f"model.weights: {directory} holds another model than the job describes", told)
+        raise InterchangeError(f"{directory} holds another model than the job describes", told)
     named = dict(part.named_parameters())
     experts = part.spec.moe.experts if part.spec.moe else 0
     with TensorDirectory(directory) as tensors:

@@ -26,6 +26,12 @@ from orchestrator.spec.sections import ModelSpec
 
 LISTED = 8
 """Names that a reason spells out."""
+NOT_THEIRS = (
+    *(str(Path(str(module.__file__)).parent) for module in (torch, importlib)),
+    str(Path(__file__).parent),
+    "<",
+)
+"""How paths of code begin that is not the user's: torch's, Python's import, our own."""
 
 
 def build_module(model: ModelSpec, *, seed: int) -> nn.Module:
@@ -76,7 +82,7 @@ def _told(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((str(Path(torch.__file__).parent), str(Path(__file__).parent), "<"))
+        if not frame.filename.startswith(NOT_THEIRS)
     ]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"

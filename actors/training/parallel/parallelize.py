@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from actors.training.compilation import compile_blocks
 from actors.training.fp8 import install_fp8
+from actors.training.interchange.failure import InterchangeError
 from actors.training.interchange.weights import load_weights
 from actors.training.loss import TokenLoss
 from actors.training.model.decoder import Decoder
@@ -167,7 +168,10 @@ def _decoder_parts(
         if spec.model.weights is None:
             initialize(decoder, layouts, seed=training.seed)
         else:
-            load_weights(decoder, layouts, Path(spec.model.weights), vocab_size=spec.data.vocab_size)
+            try:
+                load_weights(decoder, layouts, Path(spec.model.weights), vocab_size=spec.data.vocab_size)
+            except InterchangeError as error:
+                raise ValueError(f"model.weights: {error}") from None
 
     vocabulary = Span(spec.data.vocab_size, plan.tp, mesh.coordinates["tp"])
     split = plan.tp if plan.sequence else 1

@@ -86,11 +86,13 @@ def _whole_bytes(module: nn.Module) -> int:
 
 def _shard(unit: Sequence[nn.Module], view: View, plan: ParallelismSpec, mixed: MixedPrecisionPolicy) -> None:
     axes = ("replicate", "shard") if view.size("replicate") > 1 else ("shard",)
+    over_neighbours = type(plan.reshard_after_forward) is int
     fully_shard(
         list(unit),
         mesh=view.part(axes),
         reshard_after_forward=plan.reshard_after_forward if plan.zero == 3 and plan.pp == 1 else False,
-        shard_placement_fn=_longest_dimension(view.size("shard")),
+        # Resharded over neighbours, torch gathers what is cut along dimension 0 alone.
+        shard_placement_fn=None if over_neighbours else _longest_dimension(view.size("shard")),
         mp_policy=mixed,
     )
     module = unit[0]  # they share their state

@@ -35,6 +35,8 @@ def test_a_manifest_survives_the_round_trip() -> None:
         (b"", "not JSON"),
         (b"\x00\xff\x13garbage", "not JSON"),
         (manifest.build(WHOLE)[:-40], "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"version": 1, "step": 1e999}', "not JSON"),
         (b"[]", "not an object"),
         (b"{}", "version None is unknown"),
         (b'{"version": 7}', "version 7 is unknown, this program reads version 1"),

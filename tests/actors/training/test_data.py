@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.training.data.corpus import Corpus, build_corpus, unigram_loss
+from actors.training.data.identity import DataIdentity
 from actors.training.data.order import IGNORED, SequenceOrder, held_back_sequences, pad_sequences
 from actors.training.data.text import read_text
 from actors.training.data.tokenizer import BpeTokenizer, BytesTokenizer
@@ -162,6 +163,8 @@ def test_unigram_loss_is_the_formula() -> None:
     training, held_back = torch.tensor([0, 0, 0, 1], dtype=torch.int32), torch.tensor([0, 1, 2])
     # Laplace: (3+1)/8, (1+1)/8, (0+1)/8 and (0+1)/8 for the four symbols.
     wanted = -(math.log(4 / 8) + math.log(2 / 8) + math.log(1 / 8)) / 3
-    found = unigram_loss(Corpus(training, held_back.int()), held_back, vocab_size=4)
+    found = unigram_loss(
+        Corpus(training, held_back.int(), DataIdentity("bytes", "sha256:")), held_back, vocab_size=4
+    )
     assert found == pytest.approx(wanted, rel=1e-12)
     assert np.isfinite(found)

@@ -317,7 +317,7 @@ def refusal(spec: JobSpec) -> str:
     """The last line of what a rank said that could not build its engine."""
     with pytest.raises(RankFailedError) as failed:
         run(spec, steps=1)
-    return next(iter(failed.value.failures.values())).strip().splitlines()[-1]
+    return next(iter(failed.value.failures.values())).traceback.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 from gang import FakeReporter, RankFailedError
 from plans import changed, demo_job, train_job
 
+from actors.training.engine import Engine, StepResult
 from orchestrator.spec import JobSpec
 
 PLAN = {"tp": 2, "pp": 2, "dp": 1, "microbatches": 2}
@@ -104,10 +107,29 @@ def test_a_loss_that_is_no_number_ends_the_job_with_advice(tmp_path: Path) -> No
         train_job(spec, tmp_path)
 
 
-def test_a_job_whose_last_weights_lie_nowhere_has_not_succeeded(tmp_path: Path) -> None:
+def test_a_job_that_can_write_no_checkpoint_is_refused_before_it_trains(tmp_path: Path) -> None:
     in_the_way = tmp_path / "a-file"
     in_the_way.write_text("no directory")
-    spec = changed(job(), checkpoint={"directory": str(in_the_way), "every": 4})
+    spec = changed(job(), checkpoint={"directory": str(in_the_way)})
+    told = r"ValueError: checkpoint\.directory: no checkpoint can be written in .*a-file/job: Not a directory"
+    with pytest.raises(RankFailedError, match=told):
+        train_job(spec, tmp_path / "job")
+
+
+def test_a_job_whose_last_weights_lie_nowhere_has_not_succeeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = tmp_path / "storage"
+    step = Engine.train_step
+
+    def then_gone(engine: Engine, number: int, *, stop: bool) -> StepResult:
+        if number == 1 and dist.get_rank() == 0:
+            shutil.rmtree(storage)
+            storage.write_text("no directory any more")
+        return step(engine, number, stop=stop)
+
+    monkeypatch.setattr(Engine, "train_step", then_gone)
+    spec = changed(job(), checkpoint={"directory": str(storage), "every": 4})
     with pytest.raises(RankFailedError, match="the last checkpoint could not be saved: "):
         train_job(spec, tmp_path / "job")
 
@@ -124,3 +146,29 @@ def test_too_few_ranks_for_the_plan_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RankFailedError, match="= 4 ranks, but the world has 2"):
         run_ranks(2, program)
+
+
+def test_a_resume_on_other_data_is_refused(tmp_path: Path) -> None:
+    """Without that the losses would go on, of another text."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat. " * 200)
+    small = {"global_batch": 4, "sequence_length": 8, "eval_sequences": 2}
+    spec = changed(demo_job(data={"source": str(text)}, steps=2, **small), checkpoint={"every": 1})
+    train_job(spec, tmp_path)
+    longer = changed(spec, training={"steps": 3})
+    text.write_text("the cat sat on the hat. " * 200)
+    with pytest.raises(
+        RankFailedError, match=r"ValueError: data\.source: the content of '.*text\.txt' is another"
+    ):
+        train_job(longer, tmp_path, attempt=2)
+    text.write_text("the cat sat on the mat. " * 200)
+    assert [s["step"] for s in train_job(longer, tmp_path, attempt=3)[0].steps] == [3]
+
+
+def test_a_damaged_name_of_the_best_checkpoint_is_none(tmp_path: Path) -> None:
+    spec = changed(demo_job(steps=1, global_batch=4, eval_sequences=2), checkpoint={"keep_best": True})
+    train_job(spec, tmp_path)
+    damaged = ("[]", "[" * 100_000, '{"checkpoint": "step-00000001", "step": 1e999}', "\x00")
+    for attempt, content in enumerate(damaged, start=2):
+        (tmp_path / "checkpoints" / "best.json").write_text(content)
+        assert train_job(spec, tmp_path, attempt=attempt)[0].of("resumed")[0]["step"] == 1

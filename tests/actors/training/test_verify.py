@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from matrix import job
+from matrix import EXPERTS, job
+from plans import changed
 
 from actors.training.engine import Engine, StepResult
 from actors.training.local_gang import RankFailedError
@@ -71,3 +72,15 @@ def test_a_rank_that_fails_is_named(tmp_path: Path) -> None:
     data = spec.data.model_copy(update={"source": str(tmp_path / "nowhere.txt")})
     with pytest.raises(RankFailedError, match=r"nowhere\.txt"):
         verify(spec.model_copy(update={"data": data}), steps=1, directory=tmp_path, deadline_s=240.0)
+
+
+def test_fewer_experts_than_ranks_resharded_over_neighbours(tmp_path: Path) -> None:
+    """torch cannot gather from neighbours what is cut inside an expert, as few experts otherwise are."""
+    spec = changed(
+        job("ep1 shard2 zero3", precision="fp64", directory=str(tmp_path)),
+        model={"layers": 2, "moe": EXPERTS | {"experts": 2}},
+        parallelism={"dp": 4, "dp_shard": None, "reshard_after_forward": 2},
+    )
+    found = verify(spec, steps=2, directory=tmp_path, deadline_s=240.0)
+    assert found.first is None
+    assert max(found.loss.value, found.gradient_norm.value, found.weights.value) < 1e-12

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from actors.training.data import documents
-from actors.training.data.documents import ReadingRules, Skipped, plan_shards, read_pieces
-from actors.training.data.files import SourceError, find_files, format_of
+from actors.training.data import documents, files
+from actors.training.data.documents import ReadingRules, Shard, Skipped, plan_shards, read_pieces
+from actors.training.data.files import SourceError, SourceFile, find_files, format_of
 from orchestrator.spec.sections import SourceFormat
 
 RULES = ReadingRules("text", skip_bad=False, max_bytes=1 << 20, field="F")
@@ -88,3 +88,32 @@ def test_what_is_not_there_is_named(address: str) -> None:
 def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(SourceError, match=r"F: 'http://127\.0\.0\.1:9/a\.jsonl' cannot be reached: "):
         find_files("http://127.0.0.1:9/a.jsonl", field="F")
+
+
+class Stalling(Plain):
+    """Says how long the file is, sends half of it, and then nothing."""
+
+    released = threading.Event()
+
+    def do_GET(self) -> None:
+        content = Path(self.translate_path(self.path)).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2])
+        self.wfile.flush()
+        self.released.wait(30)
+        self.close_connection = True
+
+
+@pytest.mark.parametrize("address", [Stalling], indirect=True)
+def test_a_server_that_stalls_is_given_up(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "STALL_S", 0.25)
+    shard = Shard(SourceFile(f"{address}/a.jsonl", None, ranges=False), SourceFormat.JSONL, 0, None)
+    try:
+        with pytest.raises(
+            SourceError, match=r"a\.jsonl' cannot be read: the server sent nothing for 0\.25 s"
+        ):
+            list(read_pieces(shard, RULES, Skipped()))
+    finally:
+        Stalling.released.set()

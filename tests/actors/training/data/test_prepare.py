@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -16,15 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.training.data import documents, prepare
+from actors.training.data import assembly, documents, prepare
 from actors.training.data.claims import Claims
-from actors.training.data.crew import PreparationError, Progress
+from actors.training.data.crew import PreparationError, Progress, start_worker
 from actors.training.data.documents import document_hash
 from actors.training.data.files import SourceError
 from actors.training.data.prepare import Request
-from actors.training.data.shards import shard_file
+from actors.training.data.shards import shard_document, shard_file
 from actors.training.data.token_file import TokenMeta, open_token_file
 from actors.training.data.tokenizer import BpeTokenizer, BytesTokenizer, FileTokenizer
+from actors.training.data.worker import setup_document
 
 TEXTS = [f"document {i}: größe {i * i}\n" * (1 + i % 5) for i in range(120)]
 
@@ -359,3 +361,58 @@ def test_shard_files_are_named_by_their_number() -> None:
 def test_meta_is_strict() -> None:
     with pytest.raises(ValueError, match="extra"):
         TokenMeta.model_validate({"extra": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tokens": -1}, "tokens: Input should be greater than or equal to 0"),
+        ({"vocab_size": 0}, "vocab_size: Input should be greater than 0"),
+        ({"end_of_document": 256}, "end_of_document 256 is no id below 256"),
+    ],
+)
+def test_numbers_that_cannot_be_are_named(
+    source: Path, tmp_path: Path, change: dict[str, int], said: str
+) -> None:
+    meta = prepare.prepare(request(source, tmp_path / "out")).model_dump(mode="json")
+    (tmp_path / "out" / "meta.json").write_text(json.dumps(meta | change))
+    with pytest.raises(
+        SourceError, match=rf"F: '.*meta\.json' is no description of prepared tokens .*{said}"
+    ):
+        open_token_file(str(tmp_path / "out"), field="F")
+
+
+def test_a_full_disk_leaves_no_half_result_and_the_next_run_goes_on(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, folder: Path, kind: str, shards: int) -> str:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    asked = request(source, tmp_path / "out")
+    with monkeypatch.context() as patched:
+        patched.setattr(assembly, "_join", full)
+        with pytest.raises(PreparationError, match=r"--out: .*out\.preparing.*No space left"):
+            prepare.prepare(asked)
+    assert not list(asked.work.glob("out-*"))
+    prepare.prepare(asked)
+    assert_holds(tmp_path / "out", TEXTS)
+
+
+def test_what_a_kill_after_the_result_left_is_removed(source: Path, tmp_path: Path) -> None:
+    asked = request(source, tmp_path / "out")
+    meta = prepare.prepare(asked)
+    (asked.work / "shards").mkdir(parents=True)
+    assert prepare.prepare(asked) == meta
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == ["out"]
+
+
+def test_a_worker_that_cannot_write_names_the_option(source: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    setup = setup_document(gone, request(source, gone).rules, None, None, "uint16")
+    [shard, *_] = prepare.make_plan(request(source, gone)).shards
+    worker = start_worker(setup)
+    answer, _ = worker.communicate(
+        json.dumps({"index": 0, "shard": shard_document(shard)}) + "\n", timeout=60
+    )
+    assert json.loads(answer) == {"error": f"--out: '{gone}' cannot be written: No such file or directory"}

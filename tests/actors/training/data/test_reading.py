@@ -106,6 +106,7 @@ def test_jsonl_lines_are_documents_blank_lines_none(tmp_path: Path) -> None:
         (b'{"text": "\xf6"}', "is not UTF-8: byte 0xf6 at byte 11 of the line"),
         (b'{"text": "' + b"x" * (1 << 20) + b'"}', "is longer than 1 MiB"),
         (b"[" * 100_000, "is nested too deeply|is no JSON"),
+        (b'{"text": ' + b"1" * 5000 + b"}", "holds an integer of thousands of digits"),
     ],
 )
 def test_a_bad_line_is_named_or_counted(tmp_path: Path, line: bytes, problem: str) -> None:
@@ -212,6 +213,16 @@ def test_a_parquet_row_without_text_is_named(tmp_path: Path) -> None:
     assert skipped.lines == 1
 
 
+def test_a_parquet_file_with_two_columns_of_the_name_is_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    column = pyarrow.array(["a"])
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.Table.from_arrays([column, column], names=["text", "text"]), path)
+    with pytest.raises(SourceError, match=r"a\.parquet' has several columns 'text'"):
+        pieces(path)
+
+
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "a.parquet").write_bytes(b"PAR?" * 30)
@@ -240,3 +251,34 @@ def test_a_source_deleted_before_it_is_read_again_is_named(tmp_path: Path) -> No
     path.unlink()
     with pytest.raises(SourceError, match=r"'.*a\.jsonl' cannot be read: No such file"):
         list(read_pieces(shard, FAIL, Skipped()))
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole lines that are gone leave nothing wrong behind: without a look at the size they are missed in silence."""
+    monkeypatch.setattr(documents, "SHARD_BYTES", 64)
+    path = jsonl(tmp_path / "a.jsonl", *("x" * 20 for _ in range(20)))
+    [file] = find_files(str(path), field="F")
+    shards = plan_shards(file, SourceFormat.JSONL, SKIP)
+    line = path.stat().st_size // 20
+    with path.open("r+b") as stream:
+        stream.truncate(10 * line)
+    kept = [shard for shard in shards if shard.end is not None and shard.end <= 10 * line]
+    assert [len(list(read_pieces(shard, SKIP, Skipped()))) for shard in kept] == [2] * len(kept)
+    for shard in shards[len(kept) :]:
+        with pytest.raises(SourceError, match=rf"a\.jsonl' was cut off .* had {20 * line} bytes"):
+            list(read_pieces(shard, SKIP, Skipped()))
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("F: 'https://me:word@h/a b?key=1' is gone", "F: 'https://h/a b' is gone"),
+        ("F: 404, url='s3://k:s@b/a?x=1': no", "F: 404, url='s3://b/a': no"),
+        ("F: http://h/a?key=1 is gone", "F: http://h/a is gone"),
+        ("F: '/data/a?b.txt' is gone", "F: '/data/a?b.txt' is gone"),
+    ],
+)
+def test_messages_show_no_keys_of_urls(said: str, shown: str) -> None:
+    assert str(SourceError(said)) == shown

@@ -17,6 +17,7 @@ from actors.training.data import prepare
 from actors.training.data.blend import Blend
 from actors.training.data.corpus import Corpus, share_corpus
 from actors.training.data.documents import document_hash
+from actors.training.data.identity import DataIdentity
 from actors.training.data.order import SequenceOrder, held_back_sequences
 from orchestrator.spec.sections import DataSpec, ModelSpec
 
@@ -135,16 +136,19 @@ def test_what_is_wrong_is_raised_by_every_rank(tmp_path: Path, path: str, proble
     assert first == second
 
 
-def test_a_rank_that_sees_other_tokens_is_named(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "what"), [("b", "different tokens"), ("nowhere", "prepared tokens and none")]
+)
+def test_a_rank_that_sees_other_tokens_is_named(folder: Path, tmp_path: Path, other: str, what: str) -> None:
     def program(rank: int, store: Any) -> None:
         # As two nodes with different directories under one name.
         mine = tmp_path / f"{rank}"
         mine.mkdir()
-        (mine / "tokens").symlink_to(folder / ("a" if rank == 0 else "b"))
+        (mine / "tokens").symlink_to(folder / ("a" if rank == 0 else other))
         dist.init_process_group("gloo", store=store(), rank=rank, world_size=2)
         share_corpus(spec(mine / "tokens"), sequence_length=16, rank=rank)
 
-    with pytest.raises(RankFailedError, match="ranks 0 and 1 see different tokens"):
+    with pytest.raises(RankFailedError, match=f"ValueError: data.sources.0.path: ranks 0 and 1 see {what}"):
         run_ranks(2, program)
 
 
@@ -312,3 +316,22 @@ def test_a_resumed_order_needs_nothing_but_the_step(folder: Path) -> None:
         return fresh, held.shape
 
     assert run_ranks(1, program) == [(True, torch.Size([10, 8]))]
+
+
+def test_data_is_known_again_by_its_identity(folder: Path, tmp_path: Path) -> None:
+    def identities(*paths: Path, world: int = 1) -> list[DataIdentity]:
+        def program(rank: int, store: Any) -> DataIdentity:
+            dist.init_process_group("gloo", store=store(), rank=rank, world_size=world)
+            return share_corpus(spec(*paths), sequence_length=16, rank=rank).identity
+
+        return run_ranks(world, program)
+
+    mixed = (folder / "a", folder / "b.jsonl")
+    (before,) = identities(*mixed)
+    assert identities(*mixed, world=2) == [before, before]
+    before.require(json.loads(json.dumps(before.as_json())), spec(*mixed))
+    swapped = jsonl(tmp_path / "b.jsonl", [OTHERS[1], OTHERS[0], *OTHERS[2:]])
+    (after,) = identities(folder / "a", swapped)
+    assert after.tokenizer == before.tokenizer == "bytes"
+    with pytest.raises(ValueError, match=r"data\.sources: the content of the sources is another"):
+        after.require(before.as_json(), spec(*mixed))

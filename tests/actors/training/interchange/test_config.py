@@ -122,6 +122,8 @@ def test_all_that_is_not_computed_is_refused_at_once() -> None:
         ({"layer_types": 3}, "layer_types is 3"),
         ({"rope_scaling": {"rope_type": ["linear"]}}, "rope_scaling is of the type ['linear']"),
         ({"hidden_size": 10**9}, "model.hidden would be 1000000000"),
+        ({"rope_theta": 10**400}, "rope_theta is 1000"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan; must be a finite number above 0"),
     ],
 )  # fmt: skip
 def test_one_refusal(changes: dict[str, Any], reason: str) -> None:
@@ -132,6 +134,14 @@ def test_one_refusal(changes: dict[str, Any], reason: str) -> None:
     ("changes", "reason"),
     [
         ({"mlp_only_layers": [1]}, "mlp_only_layers is [1]; layers without experts must be the first ones"),
+        (
+            {"mlp_only_layers": [[0]]},
+            "mlp_only_layers is [[0]]; layers without experts must be the first ones",
+        ),
+        (
+            {"mlp_only_layers": ["a", 0]},
+            "mlp_only_layers is ['a', 0]; layers without experts must be the first ones",
+        ),
         ({"decoder_sparse_step": 2}, "decoder_sparse_step is 2; only 1 is computed here"),
         (
             {"shared_expert_intermediate_size": 1000},

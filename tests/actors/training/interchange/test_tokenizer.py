@@ -52,7 +52,9 @@ def test_a_tokenizer_file_is_written_as_it_is(bpe: BpeTokenizer, tmp_path: Path)
     text = "x \n\n  y\n"
     assert Tokenizer.from_file(str(tmp_path / TOKENIZER_NAME)).encode(text).ids == bpe.encode(text).tolist()
     assert (
-        job_tokenizer(DataSpec(tokenizer="file", tokenizer_file=str(saved), vocab_size=400)).identity
+        job_tokenizer(
+            DataSpec(tokenizer="file", tokenizer_file=str(saved), vocab_size=400), identity=bpe.identity
+        ).identity
         == bpe.identity
     )
 
@@ -64,10 +66,10 @@ def test_a_job_finds_its_tokenizer_again(tmp_path: Path) -> None:
     path = str(tmp_path / "text.txt")
     one = DataSpec(source=path, tokenizer="bpe", vocab_size=300)
     expected = BpeTokenizer(text[: len(text) - round(len(text) * one.holdout_fraction)], 300).identity
-    assert job_tokenizer(one).identity == expected
+    assert job_tokenizer(one, identity=None).identity == expected
     several = DataSpec.model_validate({"sources": [{"path": path}], "tokenizer": "bpe", "vocab_size": 300})
-    assert job_tokenizer(several).identity == expected
-    assert job_tokenizer(DataSpec()).identity == "bytes"
+    assert job_tokenizer(several, identity=expected).identity == expected
+    assert job_tokenizer(DataSpec(), identity="bytes").identity == "bytes"
 
 
 def test_what_was_exported_is_trained_with_again(bpe: BpeTokenizer, tmp_path: Path) -> None:
@@ -79,3 +81,13 @@ def test_what_was_exported_is_trained_with_again(bpe: BpeTokenizer, tmp_path: Pa
         )
         assert again.end_of_document == tokenizer.end_of_document
         assert again.encode("x \n\n  y\n").tolist() == tokenizer.encode("x \n\n  y\n").tolist()
+
+
+def test_a_tokenizer_of_another_text_is_not_taken_for_the_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("one text and no other\n" * 100)
+    spec = DataSpec(source=str(path), tokenizer="bpe", vocab_size=300)
+    trained = job_tokenizer(spec, identity=None).identity
+    path.write_text("now it is another one\n" * 100)
+    with pytest.raises(ValueError, match=r"data\.tokenizer: what it is made from has changed"):
+        job_tokenizer(spec, identity=trained)
