@@ -82,7 +82,7 @@ class Pulse:
         self._issued.append(0)
         if self._lines is not None:
             with contextlib.suppress(OSError):
-                print(json.dumps([name, axis, list(ranks)]), file=self._lines, flush=True)
+                print(json.dumps([name, axis, _packed(ranks)]), file=self._lines, flush=True)
         return self._known[name]
 
     def enter(self, channel: int, kind: bytes) -> int:
@@ -159,8 +159,21 @@ def _read_channels(path: Path, memory: bytes) -> tuple[Channel, ...]:
         except ValueError:
             break  # the rank is just writing it
         issued, kind = _CHANNEL.unpack_from(memory, _CHANNELS_AT + index * _CHANNEL.size)
-        found.append(Channel(name, axis, tuple(ranks), issued, _text(kind)))
+        found.append(Channel(name, axis, _unpacked(ranks), issued, _text(kind)))
     return tuple(found)
+
+
+def _packed(ranks: Sequence[int]) -> list[int] | dict[str, list[int]]:
+    """Groups of a mesh are regular, and one may hold all ranks of the job: first, end and step then."""
+    step = ranks[1] - ranks[0] if len(ranks) > 1 else 1
+    regular = range(ranks[0], ranks[0] + step * len(ranks), step) if step > 0 else range(0)
+    if list(regular) == list(ranks):
+        return {"range": [regular.start, regular.stop, regular.step]}
+    return list(ranks)
+
+
+def _unpacked(ranks: list[int] | dict[str, list[int]]) -> Sequence[int]:
+    return range(*ranks["range"]) if isinstance(ranks, dict) else tuple(ranks)
 
 
 def _text(field: bytes) -> str:

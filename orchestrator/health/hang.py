@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.health.standing import Channel, Standing
+from orchestrator.health.standing import Channel, Standing, Wait
 
 NAMED_LIMIT = 3
 """Ranks that a sentence describes."""
-RANKS_LIMIT = 256
+RANKS_LIMIT = 128
 """Ranks whose standing is kept with the event."""
+MEMBERS_LIMIT = 32
+"""Ranks of a group that are kept with it."""
 STACKS_LIMIT = 8
 """Different stacks kept with the event; every rank's is in its log."""
 STACK_LIMIT = 6 << 10
@@ -47,12 +49,13 @@ class Hang:
 def explain(standings: Sequence[Standing], *, limit_s: float) -> Hang:
     """Of a gang of which no rank got on for longer than `limit_s`."""
     by_rank = {standing.rank: standing for standing in standings}
-    missing = tuple(sorted(_missing(by_rank)))
+    late = _Late(by_rank)
+    missing = tuple(sorted(_missing(by_rank, late)))
     still_s = min(standing.still_s for standing in standings)
     first = by_rank[missing[0]] if missing else max(standings, key=lambda s: bool(s.stack))
     finished = min(standing.step for standing in standings)
     head = f"no rank got on for {still_s:.0f} s after step {finished}: "
-    summary = head + (_of_missing(missing, by_rank) if missing else _of_all(by_rank))
+    summary = head + (_of_missing(missing, by_rank, late) if missing else _of_all(by_rank))
     data = {
         "missing": list(missing),
         "still_s": round(still_s, 1),
@@ -64,51 +67,63 @@ def explain(standings: Sequence[Standing], *, limit_s: float) -> Hang:
     return Hang(summary, missing, first.stack, data)
 
 
-def _missing(by_rank: Mapping[int, Standing]) -> set[int]:
+class _Late:
+    """Who has not begun what; every question is answered once, as thousands of ranks ask the same."""
+
+    def __init__(self, by_rank: Mapping[int, Standing]) -> None:
+        self._by_rank = by_rank
+        self._issued: dict[str, dict[int, int]] = {}
+        """By channel and rank."""
+        for rank, standing in by_rank.items():
+            for channel in standing.channels:
+                self._issued.setdefault(channel.name, {})[rank] = channel.issued
+        self._known: dict[Wait, frozenset[int]] = {}
+
+    def waited_for(self, rank: int) -> frozenset[int]:
+        """Ranks that have not begun the collective that `rank` is inside of."""
+        standing = self._by_rank[rank]
+        wait = standing.wait
+        channel = standing.channel(wait.channel) if wait else None
+        if wait is None or channel is None:
+            return frozenset()
+        if wait not in self._known:
+            issued = self._issued[wait.channel]
+            self._known[wait] = frozenset(
+                member
+                for member in channel.ranks
+                if member in self._by_rank and issued.get(member, 0) < wait.number
+            )
+        return self._known[wait]
+
+
+def _missing(by_rank: Mapping[int, Standing], late: _Late) -> set[int]:
     stuck = {rank for rank, standing in by_rank.items() if standing.state in STATES}
     if stuck:
         return stuck
-    waited_for = {rank: _waited_for(standing, by_rank) for rank, standing in by_rank.items()}
-    anybody = set().union(*waited_for.values()) if waited_for else set()
-    roots = {rank for rank in anybody if not waited_for[rank]}
+    anybody: set[int] = set().union(*set(map(late.waited_for, by_rank)))
+    roots = {rank for rank in anybody if not late.waited_for(rank)}
     if roots:
         return roots
     idle = {rank for rank, standing in by_rank.items() if standing.wait is None}
     return idle if len(idle) < len(by_rank) else set()
 
 
-def _waited_for(standing: Standing, by_rank: Mapping[int, Standing]) -> set[int]:
-    """Ranks that have not begun the collective that this one is inside of."""
-    wait = standing.wait
-    channel = standing.channel(wait.channel) if wait else None
-    if wait is None or channel is None:
-        return set()
-    return {
-        rank
-        for rank in channel.ranks
-        if rank != standing.rank and rank in by_rank and _issued(by_rank[rank], wait.channel) < wait.number
-    }
-
-
-def _issued(standing: Standing, channel: str) -> int:
-    found = standing.channel(channel)
-    return found.issued if found else 0
-
-
-def _of_missing(missing: Sequence[int], by_rank: Mapping[int, Standing]) -> str:
+def _of_missing(missing: Sequence[int], by_rank: Mapping[int, Standing], late: _Late) -> str:
     told = [
-        f"rank {rank} on {by_rank[rank].node} {_described(rank, by_rank)}" for rank in missing[:NAMED_LIMIT]
+        f"rank {rank} on {by_rank[rank].node} {_described(rank, by_rank, late)}"
+        for rank in missing[:NAMED_LIMIT]
     ]
     more = f"; and {len(missing) - NAMED_LIMIT} more" if len(missing) > NAMED_LIMIT else ""
-    waiting = [rank for rank in sorted(by_rank) if rank not in missing and by_rank[rank].wait is not None]
+    named = set(missing)
+    waiting = [rank for rank in sorted(by_rank) if rank not in named and by_rank[rank].wait is not None]
     follow = f"; {_ranks(waiting)} wait{'s' if len(waiting) == 1 else ''}" if waiting else ""
     return "; ".join(told) + more + follow
 
 
-def _described(rank: int, by_rank: Mapping[int, Standing]) -> str:
+def _described(rank: int, by_rank: Mapping[int, Standing], late: _Late) -> str:
     standing = by_rank[rank]
     said = [STATES[standing.state]] if standing.state in STATES else []
-    channel = _missed(rank, by_rank)
+    channel = _missed(rank, by_rank, late)
     if channel is not None:
         said.append(f"is missing in the {channel.kind} {_place(channel)}")
     if where := _where(standing):
@@ -116,10 +131,10 @@ def _described(rank: int, by_rank: Mapping[int, Standing]) -> str:
     return ", ".join(said) or "did not answer"
 
 
-def _missed(rank: int, by_rank: Mapping[int, Standing]) -> Channel | None:
+def _missed(rank: int, by_rank: Mapping[int, Standing], late: _Late) -> Channel | None:
     """The channel of the first rank that waits for `rank`, as that one counted it."""
-    for standing in by_rank.values():
-        if standing.wait is not None and rank in _waited_for(standing, by_rank):
+    for other, standing in by_rank.items():
+        if standing.wait is not None and rank in late.waited_for(other):
             return standing.channel(standing.wait.channel)
     return None
 
@@ -181,7 +196,7 @@ def _as_json(standing: Standing) -> dict[str, Any]:
             "collective": channel.kind,
             "axis": channel.axis,
             "number": wait.number,
-            "ranks": list(channel.ranks[:RANKS_LIMIT]),
+            "ranks": list(channel.ranks[:MEMBERS_LIMIT]),
         }
     return found
 

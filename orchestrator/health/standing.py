@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 STEP, EVALUATION, CHECKPOINT = "step", "evaluation", "checkpoint"
@@ -15,7 +16,7 @@ class Channel:
     name: str
     """The same on every rank of it."""
     axis: str
-    ranks: tuple[int, ...]
+    ranks: Sequence[int]
     """Ranks of the job that take part; sender and receiver of a direction."""
     issued: int
     """Collectives, or messages, that this rank has begun on it in this attempt."""
