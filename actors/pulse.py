@@ -47,7 +47,7 @@ class Pulse:
                 self._memory, self._lines = _mapped(path), _channels_path(path).open("w")
         self._issued: list[int] = []
         self._known: dict[str, int] = {}
-        self._step, self._moves, self._phase, self._part = 0, 0, b"", b""
+        self._step, self._moves, self._moved_at, self._phase, self._part = 0, 0, 0.0, b"", b""
         self.leave()
 
     def began(self, phase: str) -> None:

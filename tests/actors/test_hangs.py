@@ -7,6 +7,7 @@ that a test takes seconds; the default is tested where the bounds are made (`tes
 from __future__ import annotations
 
 import os
+import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,22 @@ pytestmark = pytest.mark.timeout(600)
 
 HANG_AFTER_S = 2.0
 STEPS = 12
+SEED = 2026
 
 
-def job(
-    options: dict[str, Any], *, plan: dict[str, int] | None = None, steps: int = STEPS, **recovery: Any
-) -> dict[str, Any]:
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    directory = tmp_path / "marks"
+    directory.mkdir()
+    return directory
+
+
+def job(options: dict[str, Any], *, ranks: int = 2, steps: int = STEPS, **recovery: Any) -> dict[str, Any]:
+    """A job whose ranks are replicas of `hanging_model`, which hangs in the seventh forward of an attempt."""
     return {
         "name": "hangs",
-        "model": {"import": "hanging_model:build", "options": options},
-        "parallelism": plan or {"dp": 2},
+        "model": {"import": "hanging_model:build", "options": {"after": 7, **options}},
+        "parallelism": {"dp": ranks},
         "training": {"steps": steps, "global_batch": 4, "sequence_length": 16, "eval_sequences": 2},
         "checkpoint": {"every": 2},
         "recovery": {"hang_after_s": HANG_AFTER_S, "hang_factor": 10, "step_timeout_s": 600.0, **recovery},
@@ -61,12 +69,11 @@ def hang_of(driver: Any) -> GangEvent:
     ],
 )
 def test_one_rank_does_not_come_back_from_user_code(
-    driver: Any, leaf_slots: tuple[Slot, ...], tmp_path: Path, how: str, function: str
+    driver: Any, leaf_slots: tuple[Slot, ...], marks: Path, tmp_path: Path, how: str, function: str
 ) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    options = {"how": how, "rank": 1, "after": 7, "mark": str(tmp_path / "mark"), "fifo": str(fifo)}
-    driver.start(leaf_slots[:2], job(options))
+    driver.start(leaf_slots[:2], job({"how": how, "ranks": [1], "marks": str(marks), "fifo": str(fifo)}))
     hung = hang_of(driver)
     assert hung.data["missing"] == [1]
     assert (hung.data["rank"], hung.data["node"]) == (1, leaf_slots[1].node)
@@ -87,9 +94,8 @@ def test_one_rank_does_not_come_back_from_user_code(
 
 
 @pytest.mark.slow
-def test_a_stopped_rank_is_named(driver: Any, leaf_slots: tuple[Slot, ...], tmp_path: Path) -> None:
-    options = {"how": "loop", "rank": 9, "after": 0, "mark": str(tmp_path / "mark")}
-    driver.start(leaf_slots, job(options, plan={"dp": 4}, steps=3000))
+def test_a_stopped_rank_is_named(driver: Any, leaf_slots: tuple[Slot, ...], marks: Path) -> None:
+    driver.start(leaf_slots, job({"ranks": [], "marks": str(marks)}, ranks=4, steps=3000))
     report = driver.until(lambda report: report.ranks and report.step >= 5, "five steps")
     os.kill(report.ranks[2].pid, signal.SIGSTOP)
     driver.until(lambda report: report.attempt == 2 and report.ranks, "the second attempt")
@@ -103,9 +109,8 @@ def test_a_stopped_rank_is_named(driver: Any, leaf_slots: tuple[Slot, ...], tmp_
 
 
 @pytest.mark.slow
-def test_all_ranks_loop(driver: Any, leaf_slots: tuple[Slot, ...], tmp_path: Path) -> None:
-    options = {"how": "loop", "after": 7, "mark": str(tmp_path / "mark")}
-    driver.start(leaf_slots, job(options, plan={"dp": 4}))
+def test_all_ranks_loop(driver: Any, leaf_slots: tuple[Slot, ...], marks: Path) -> None:
+    driver.start(leaf_slots, job({"how": "loop", "ranks": [None], "marks": str(marks)}, ranks=4))
     hung = hang_of(driver)
     assert hung.data["missing"] == []
     assert "none waits for another" in hung.message
@@ -115,11 +120,28 @@ def test_all_ranks_loop(driver: Any, leaf_slots: tuple[Slot, ...], tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_program_that_hangs_at_the_same_step_again_and_again_is_the_users(
-    driver: Any, leaf_slots: tuple[Slot, ...]
+    driver: Any, leaf_slots: tuple[Slot, ...], marks: Path
 ) -> None:
-    options = {"how": "loop", "rank": 0, "after": 7, "mark": "/nowhere/mark"}
-    driver.start(leaf_slots[:2], job({**options, "always": True}, max_restarts_at_step=2))
+    # Without checkpoints each attempt begins with step 1 and hangs in the same one.
+    spec = job({"how": "loop", "ranks": [0, 0, 0], "marks": str(marks)}, max_restarts_at_step=2)
+    driver.start(leaf_slots[:2], {**spec, "checkpoint": {"every": 0}})
     report = driver.end()
     assert (report.outcome, report.reason) == (Outcome.FAILED, Reason.USER_ERROR.value)
     assert driver.kinds().count(EventKind.HUNG) == 2
     assert "_loop" in report.message
+
+
+@pytest.mark.slow
+def test_twenty_hangs_are_named_twenty_times(driver: Any, leaf_slots: tuple[Slot, ...], marks: Path) -> None:
+    dice = random.Random(SEED)
+    ranks = [dice.randrange(4) for _ in range(20)]
+    options = {"how": "loop", "ranks": ranks, "marks": str(marks)}
+    driver.start(leaf_slots, job(options, ranks=4, steps=200, max_restarts=20))
+    report = driver.end()
+    assert report.outcome is Outcome.SUCCEEDED, report.message
+    hangs = [event for event in driver.events if event.kind is EventKind.HUNG]
+    assert [event.data["missing"] for event in hangs] == [[rank] for rank in ranks]
+    for event in hangs:
+        assert "is missing in the all-reduce of axis dp (ranks 0, 1, 2, 3)" in event.message
+        # Stalled when told, plus what the supervisor took to hear of it: within the limit of the tight setting.
+        assert HANG_AFTER_S <= event.data["still_s"] < 5.0, event.message

@@ -25,6 +25,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "1-3.pulse"
     writer = Pulse(path)
     assert (read(path).moves, read(path).phase, read(path).wait) == (0, "", None)
+    writer.part("data")
+    assert (read(path).moves, read(path).part) == (0, "data"), "a part is no progress"
     writer.finished(6)
     writer.began(STEP)
     writer.part("execution")
