@@ -112,7 +112,7 @@ class Traffic:
         if known is not None:
             return known
         ranks = dist.get_process_group_ranks(group)
-        name = group.group_name
+        name = str(group.group_name)
         if direction is not None:
             ranks = [ranks[end] for end in direction]
             name = f"{name} {ranks[0]}>{ranks[1]}"
