@@ -91,9 +91,8 @@ def next_repair(failure: Failure, step: int, history: History, recovery: Recover
 
 
 def _stuck(failure: Failure, history: History) -> GiveUp:
-    own = (
-        max(history.exceptions, history.hangs) >= history.deaths
-    )  # a hang is, once nothing else happens there
+    # One hang may be the hardware's; where nothing else ever happens it is the program's.
+    own = max(history.exceptions, history.hangs) >= history.deaths
     reason = Reason.USER_ERROR if own else Reason.NO_PROGRESS
     message = f"{failure.summary}; death {history.deaths} after step {history.step} without progress between"
     return GiveUp(history, reason, _with_traceback(message, failure))
