@@ -43,6 +43,11 @@ class Attempt:
     def troubled(self) -> bool:
         return bool(self.deaths or self.losses)
 
+    @property
+    def awaited(self) -> set[int]:
+        """Ranks whose process is not known to be gone."""
+        return set(range(self.world_size)).difference(self.gone)
+
     def take(self, note: Note) -> None:
         """Takes in what a rank said or what became of it."""
         match note.kind:

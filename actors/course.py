@@ -15,9 +15,13 @@ from ray.exceptions import RayError
 
 from actors.attempt import Attempt
 from actors.gang import Gang, NodeTooSmallError, RanksNotStartedError, StartFailedError
+from actors.hang_watch import HangWatch
 from actors.journal import Journal
 from actors.messages import Note, NoteKind, RankOrder
+from orchestrator.health.hang import Hang
+from orchestrator.health.pace import Pace
 from orchestrator.lifecycle.reports import EventKind, GangOrder, GangPhase, LogTail, Outcome, RankFacts
+from orchestrator.lifecycle.said import real
 from orchestrator.lifecycle.states import Reason
 from orchestrator.placement.certificate import certify
 from orchestrator.placement.mesh import Mesh
@@ -28,6 +32,11 @@ from orchestrator.spec.job import JobSpec
 
 LOGS_LIMIT_BYTES = 16 << 20
 """Kept of the logs of all attempts; beyond it the oldest attempts' go."""
+
+
+_KINDS = {Cause.NODE_LOST: EventKind.NODE_LOST, Cause.HUNG: EventKind.HUNG}
+"""Events of failures that are no death of a rank, and the reason of the job meanwhile."""
+_REASONS = {Cause.NODE_LOST: Reason.NODE_LOST, Cause.HUNG: Reason.HUNG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class Course:
         """Why agents did not fork the ranks of this attempt, by node."""
         step, deaths = order.deaths_at_step
         self._history = History(order.restarts_used, step, deaths)
+        self._pace = Pace(times)
         self.journal = Journal()
         self.phase = GangPhase.STARTING
         self.step = 0
@@ -192,7 +202,7 @@ class Course:
             await self._keep_logs(attempt.number)
             return None
         self.phase = GangPhase.RECOVERING
-        self.reason = Reason.NODE_LOST if failure.cause is Cause.NODE_LOST else Reason.RANK_DIED
+        self.reason = _REASONS.get(failure.cause, Reason.RANK_DIED)
         self.message = failure.summary
         self._failed_at = failure.at
         await self._gang.kill_ranks(attempt.number, failure.lost_nodes)
@@ -209,14 +219,17 @@ class Course:
         forked = await self._fork(self._rank_order(attempt.number))
         trouble_since = None if forked else time.monotonic()
         phase_ends = time.monotonic() + self._times.ranks_start_s
-        certified = started = False
+        hangs: HangWatch | None = None
+        certified = False
         while True:
-            wake = phase_ends if trouble_since is None else trouble_since + self._times.settle_s
+            wake = hangs.look_at if hangs is not None else phase_ends
+            if trouble_since is not None:
+                wake = trouble_since + self._times.settle_s
             news = await self._next(wake)
             if isinstance(news, Note) and news.attempt == attempt.number:
                 self._take(attempt, news)
-                if news.kind in (NoteKind.STEP, NoteKind.EVENT, NoteKind.DONE, NoteKind.EXITED):
-                    phase_ends = time.monotonic() + self._times.silence_s
+                if hangs is not None:
+                    hangs.told()
             elif isinstance(news, NodeLoss):
                 attempt.lose(news)
             if attempt.finished:
@@ -230,14 +243,14 @@ class Course:
                 await self._certify(attempt)
                 certified = True
                 phase_ends = time.monotonic() + self._times.build_s
-            if certified and attempt.all_ready and not started:
-                started = True
+            if hangs is not None:
+                if time.monotonic() >= hangs.look_at and (hang := await hangs.look(attempt.awaited)):
+                    return _of_hang(hang, attempt)
+            elif certified and attempt.all_ready:
                 self._begin_training(attempt)
-                phase_ends = time.monotonic() + self._times.silence_s
-            if time.monotonic() >= phase_ends:
-                return Failure(
-                    Cause.TIMED_OUT, time.time(), _waited(attempt, certified=certified, started=started)
-                )
+                hangs = HangWatch(self._gang, attempt.number, self._pace, self._times)
+            elif time.monotonic() >= phase_ends:
+                return Failure(Cause.TIMED_OUT, time.time(), _waited(attempt, certified=certified))
 
     def _explain(self, attempt: Attempt, trouble_since: float) -> Failure | None:
         """The root cause of what began at `trouble_since`; None while it may still arrive."""
@@ -283,6 +296,7 @@ class Course:
         attempt.take(note)
         if note.kind is NoteKind.STEP:
             self.step = max(self.step, self.journal.step(attempt.number, note.data, note.at))
+            self._pace.took(note.data["step"], real(note.data["step_time_s"]))
         elif note.kind is NoteKind.EVENT:
             self._pass_on(note)
 
@@ -339,11 +353,13 @@ class Course:
             data = {"seconds": round(time.time() - self._failed_at, 3)}
             self._write(EventKind.REPAIRED, f"Ranks are back after {data['seconds']} s.", data)
             self._failed_at = None
+        self._pace.begin_attempt()
         self._write(EventKind.TRAINING_STARTED, f"All {attempt.world_size} ranks are ready.", data)
         self.phase, self.reason, self.message = GangPhase.RUNNING, Reason.NONE, ""
 
     def _tell_failure(self, failure: Failure) -> None:
         data = {
+            **failure.details,
             "cause": failure.cause.value,
             "rank": failure.rank,
             "node": failure.node,
@@ -351,9 +367,9 @@ class Course:
             "followers": list(failure.followers),
             "traceback": failure.traceback,
         }
-        lost = failure.cause is Cause.NODE_LOST
+        kind = _KINDS.get(failure.cause, EventKind.RANK_DIED)
         sentence = failure.summary[:1].upper() + failure.summary[1:] + "."
-        self._write(EventKind.NODE_LOST if lost else EventKind.RANK_DIED, sentence, data, failure.at)
+        self._write(kind, sentence, data, failure.at)
         self._write(
             EventKind.ATTEMPT_ENDED,
             f"Attempt {self.attempt} ended: {failure.summary}.",
@@ -418,10 +434,14 @@ class Course:
         )
 
 
-def _waited(attempt: Attempt, *, certified: bool, started: bool) -> str:
-    """What an attempt that ran out of time was waiting for."""
-    if started:
-        return "no step was finished for too long"
+def _of_hang(hang: Hang, attempt: Attempt) -> Failure:
+    rank = hang.missing[0] if hang.missing else None
+    node = attempt.slots[rank].node if rank is not None else None
+    return Failure(Cause.HUNG, time.time(), hang.summary, rank, node, traceback=hang.stack, details=hang.data)
+
+
+def _waited(attempt: Attempt, *, certified: bool) -> str:
+    """What an attempt that ran out of time before its training was waiting for."""
     missing = set(range(attempt.world_size)).difference(attempt.ready if certified else attempt.facts)
     what = "became ready" if certified else "said hello"
     return f"ranks {sorted(missing)[:8]} never {what}"

@@ -27,6 +27,7 @@ from actors.messages import AgentFacts, Note, NoteKind, RankOrder
 from actors.node_agent import NodeAgent, order_for
 from actors.node_watch import NodeWatch
 from actors.ray_environment import NAMESPACE
+from orchestrator.health.standing import Standing
 from orchestrator.lifecycle.ports import GangRef, LogChunk
 from orchestrator.lifecycle.reports import GangOrder, LogTail
 from orchestrator.recovery.failure import NodeLoss
@@ -138,6 +139,18 @@ class Gang:
 
     async def ask_to_stop(self, attempt: int) -> None:
         await self._ask_all(lambda a: a.actor.ask_to_stop.remote(attempt), self._agents)
+
+    async def standings(self, attempt: int) -> dict[int, Standing]:
+        """By rank what it was last known to do. Ranks of agents that do not answer are left out."""
+        answers = await self._ask_all(lambda a: a.actor.standings.remote(attempt), self._watched())
+        return {standing.rank: standing for found in answers.values() for standing in found}
+
+    async def stacks(self, attempt: int) -> dict[int, str]:
+        """By rank its Python stacks; ranks that give none in time are left out."""
+        answers = await self._ask_all(
+            lambda a: a.actor.stacks.remote(self._order.job_directory, attempt), self._watched()
+        )
+        return {rank: stack for found in answers.values() for rank, stack in found.items()}
 
     async def kill_ranks(self, attempt: int, lost: Iterable[str]) -> None:
         """Ends the ranks on all nodes but `lost`, and returns when every note of them has been passed on."""

@@ -16,10 +16,11 @@ from typing import Any
 
 import ray
 
-from actors import network, rank_logs
+from actors import network, processes, pulse, rank_logs, stacks
 from actors.dead_man import DeadMan
 from actors.messages import AgentFacts, Lines, Note, NoteKind, RankOrder, encode
 from actors.zygote_link import ZygoteLink
+from orchestrator.health.standing import Standing
 from orchestrator.lifecycle.ports import LogChunk
 from orchestrator.lifecycle.reports import LogTail
 from orchestrator.recovery.timeouts import RANK_DRAIN_S, Timeouts
@@ -127,6 +128,39 @@ class NodeAgent:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._news.wait(), early_s)
 
+    async def standings(self, attempt: int) -> tuple[Standing, ...]:
+        """What each rank of `attempt` that lives here was last known to do; asks no rank."""
+        self._lease.renew()
+        return await asyncio.to_thread(
+            lambda: tuple(
+                pulse.read(self._pulse(attempt, rank), rank=rank, node=self._node, state=processes.state(pid))
+                for rank, pid in self._living(attempt).items()
+            )
+        )
+
+    async def stacks(self, job_directory: str, attempt: int) -> dict[int, str]:
+        """Python stacks of the ranks of `attempt` that live here, by rank; they are written to the ranks' logs too.
+        A rank that gives none in time is left out."""
+        self._lease.renew()
+        ranks = {rank: (pid, self._pulse(attempt, rank)) for rank, pid in self._living(attempt).items()}
+        found = await asyncio.to_thread(stacks.collect, ranks)
+
+        def note_down() -> None:
+            for rank, text in found.items():
+                rank_logs.append(
+                    rank_logs.log_path(job_directory, attempt, rank), f"Taken for hung. Stacks:\n{text}"
+                )
+
+        with contextlib.suppress(TimeoutError):  # the storage of the logs may be what hangs
+            await asyncio.wait_for(asyncio.to_thread(note_down), stacks.ANSWER_S)
+        return found
+
+    def _living(self, attempt: int) -> dict[int, int]:
+        return {rank: pid for (of, rank), pid in self._running.items() if of == attempt and pid}
+
+    def _pulse(self, attempt: int, rank: int) -> Path:
+        return self._directory / f"{attempt}-{rank}.pulse"
+
     async def read_log(
         self, job_directory: str, attempt: int, rank: int, offset: int, limit: int
     ) -> LogChunk:
@@ -204,6 +238,7 @@ class NodeAgent:
             "rank": rank,
             "index": index,
             "log": str(log),
+            "pulse": str(self._pulse(order.attempt, rank)),
             "environment": {**self._shared(order)["environment"], **own},
         }
 

@@ -12,14 +12,20 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 def alive(pid: int) -> bool:
     """True while the process runs; a zombie, which holds nothing but its exit code, does not count."""
+    return state(pid) not in ("", "Z", "X")
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for what the main thread does: R runs, S sleeps, D waits uninterruptibly, T is stopped, Z has
+    ended. Empty when there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
+        return ""
+    return stat.rsplit(")", 1)[1].split()[0]
 
 
-def signal_quietly(pid: int, number: signal.Signals) -> None:
+def signal_quietly(pid: int, number: int) -> None:
     """Sends a signal; a process that is gone is no error."""
     try:
         os.kill(pid, number)

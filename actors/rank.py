@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
-from actors import slot_lock
+from actors import pulse, slot_lock
 from actors.messages import Lines, NoteKind, encode
 from actors.training.context import RankContext
 from orchestrator.lifecycle.reports import RankFacts
@@ -182,6 +182,7 @@ class Rendezvous:
 def run(order: dict[str, Any], listener: int | None) -> int:
     """Runs one rank in this process and returns its exit code; `order` is what the agent told the zygote."""
     began = time.monotonic()
+    pulse.write_stacks_on_signal(Path(order["pulse"]))
     os.environ.update(order["environment"])
     torch.set_num_threads(order["threads"])
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -231,6 +232,7 @@ def _context(order: Mapping[str, Any], rendezvous: Rendezvous, reporter: AgentRe
         reporter=reporter,
         timeout=timedelta(seconds=order["timeout_s"]),
         extras=order["extras"],
+        pulse=pulse.Pulse(Path(order["pulse"])),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from orchestrator.lifecycle.ports import LogChunk
@@ -29,6 +30,12 @@ def read(path: Path, *, attempt: int, rank: int, offset: int, limit: int) -> Log
             return LogChunk(attempt, rank, start, file.read(max(0, min(limit, READ_LIMIT_BYTES))), size)
     except (FileNotFoundError, NotADirectoryError):
         return LogChunk(attempt, rank, 0, b"", 0)
+
+
+def append(path: Path, text: str) -> None:
+    """Adds to a rank's log on behalf of a rank that cannot; what cannot be written is lost."""
+    with contextlib.suppress(OSError), path.open("a") as file:
+        file.write(text)
 
 
 def tail_bytes(world_size: int) -> int:

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import torch.distributed as dist
 
+from actors.pulse import Pulse
+
 
 class Reporter(Protocol):
     """Where a rank program reports to. Calls return at once and never raise for a receiver that is gone."""
@@ -41,3 +43,5 @@ class RankContext:
     timeout: timedelta
     """Deadline of every collective of this job."""
     extras: Mapping[str, Any] = field(default_factory=dict)
+    pulse: Pulse = field(default_factory=Pulse)
+    """Where the program says how far it is."""

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.stateful import Stateful
 
+from actors.pulse import Pulse
 from actors.training.data.corpus import Corpus, share_corpus, unigram_loss
 from actors.training.data.order import SequenceOrder, held_back_sequences, pad_sequences
 from actors.training.fp8 import require_fp8
@@ -68,11 +69,12 @@ class Evaluation:
 class Engine:
     """Built collectively: every rank of the world constructs one, and all calls but `cursor` are collective."""
 
-    def __init__(self, spec: JobSpec, device: torch.device, *, rank: int) -> None:
+    def __init__(self, spec: JobSpec, device: torch.device, *, rank: int, pulse: Pulse | None = None) -> None:
         if spec.training.precision is Precision.FP8:
             require_fp8(device)
         self.spec = spec
         self.device = device
+        self._pulse = pulse or Pulse()
         self.mesh: RankMesh = build_mesh(
             spec.parallelism, device, rank=rank, experts=spec.model.moe is not None
         )
@@ -99,7 +101,14 @@ class Engine:
         self._execution, self._reducers = built.execution, built.reducers
         self.timelines = StepTimelines(self._execution.recorder, self.mesh, steps=spec.training.steps)
         self.balance = ExpertBalance(self.parts, self.mesh)
-        self.meter = StepMeter(self.parts, self.mesh, spec, device, flops_per_token=built.flops_per_token)
+        self.meter = StepMeter(
+            self.parts,
+            self.mesh,
+            spec,
+            device,
+            flops_per_token=built.flops_per_token,
+            pulse=self._pulse,
+        )
         self.optimizer = build_optimizer(self._trainable, spec.training, device, rank=rank)
         self._positions = positions_of(
             spec.training.sequence_length, cp=spec.parallelism.cp, index=self.mesh.coordinates["cp"]
@@ -211,6 +220,7 @@ class Engine:
         for first in range(self.mesh.coordinates["dp"] * share, len(inputs), training.global_batch):
             rows = slice(first, first + share)
             total += self._execution.evaluate(self._mine(inputs[rows]), self._mine(targets[rows]))
+            self._pulse.moved()
         for part in self.parts:
             part.train()
         total = self._counted(total)

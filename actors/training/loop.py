@@ -19,6 +19,7 @@ from actors.training.engine import Engine, StepResult
 from actors.training.expert_report import ExpertReport
 from actors.training.nonfinite import NonFinite, NonFiniteError
 from actors.training.parallel.mesh import set_default_timeout
+from orchestrator.health.standing import CHECKPOINT, STEP
 from orchestrator.lifecycle.reports import EventKind
 from orchestrator.spec import JobSpec
 
@@ -40,7 +41,7 @@ def train(spec: JobSpec, context: RankContext) -> None:
         torch.set_num_threads(int(threads))
     with _process_group(context, device):
         with _memory_named(context.rank, "while the model was built"):
-            engine = Engine(spec, device, rank=context.rank)
+            engine = Engine(spec, device, rank=context.rank, pulse=context.pulse)
         checkpoints = Checkpoints(spec, context, engine)
         step = checkpoints.resume()
         context.reporter.ready()
@@ -93,6 +94,7 @@ class TrainingRun:
     def run(self, step: int) -> None:
         """From `step` finished steps to the last, or to a stop."""
         training = self._spec.training
+        self._context.pulse.began(CHECKPOINT)
         if training.on_nonfinite == "rewind":
             self._checkpoints.ensure_one(step)
         if self._checkpoints.best_may_be_unknown(step):
@@ -100,11 +102,14 @@ class TrainingRun:
         self._finished_at = time.monotonic()
         stopped = False
         while step < training.steps and not stopped:
+            self._context.pulse.began(STEP)
             result = self._step(step)
             step += 1
+            self._context.pulse.finished(step)
             stopped = result.stop
             self._checkpoints.report()
             if result.nonfinite is not None:
+                self._context.pulse.began(CHECKPOINT)  # it may load one
                 reached, step = step, self._go_on(result.nonfinite, step)
                 if step != reached:
                     continue  # what was due after `step` has been done
@@ -114,10 +119,12 @@ class TrainingRun:
                         self._checkpoints.save(step, asynchronous=self._spec.checkpoint.asynchronous)
                 if training.eval_every and step % training.eval_every == 0:
                     self._evaluate(step)
+        self._context.pulse.began(CHECKPOINT)
         # Saved before it is evaluated: what is finished must not be lost to what only looks at it.
         self._checkpoints.save(step, asynchronous=True)
         if not stopped:
             self._evaluate(step)
+        self._context.pulse.began(CHECKPOINT)
         self._checkpoints.finish()
 
     def _step(self, step: int) -> StepResult:

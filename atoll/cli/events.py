@@ -15,6 +15,7 @@ from atoll.cli.output import print_json, print_json_line, standard_output, time_
 EVENT_STYLES = {
     "rank-died": "bold red",
     "node-lost": "bold red",
+    "hung": "bold red",
     "supervisor-lost": "bold red",
     "certificate-refused": "bold red",
     "checkpoint-failed": "red",

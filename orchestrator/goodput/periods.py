@@ -41,6 +41,7 @@ FAULTS = frozenset(
     {
         EventKind.RANK_DIED,
         EventKind.NODE_LOST,
+        EventKind.HUNG,
         EventKind.SUPERVISOR_LOST,
         EventKind.REPAIR_STARTED,
         EventKind.CERTIFICATE_REFUSED,

@@ -41,6 +41,8 @@ class EventKind(StrEnum):
     TRAINING_STARTED = "training-started"
     RANK_DIED = "rank-died"
     NODE_LOST = "node-lost"
+    HUNG = "hung"
+    """No rank got on for too long: missing (ranks), ranks (what each did last), stacks."""
     REPAIR_STARTED = "repair-started"
     REPAIRED = "repaired"
     CHECKPOINT_COMMITTED = "checkpoint-committed"

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     CLUSTER_UNREACHABLE = "cluster-unreachable"
     RANK_DIED = "rank-died"
     NODE_LOST = "node-lost"
+    HUNG = "hung"
     SUPERVISOR_LOST = "supervisor-lost"
     PLACEMENT_NOT_CERTIFIED = "placement-not-certified"
     START_TIMED_OUT = "start-timed-out"

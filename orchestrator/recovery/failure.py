@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Cause(StrEnum):
@@ -28,6 +29,8 @@ class Cause(StrEnum):
     """Ranks lost a peer, and no death explains it."""
     TIMED_OUT = "timed-out"
     """A collective or the whole attempt waited longer than allowed."""
+    HUNG = "hung"
+    """No rank got on, and nobody died of it."""
     AGENT_LOST = "agent-lost"
     """A node's agent or its zygote is gone, the node is not."""
     NODE_LOST = "node-lost"
@@ -70,6 +73,8 @@ class Failure:
     lost_nodes: tuple[str, ...] = ()
     followers: tuple[int, ...] = ()
     """Ranks that failed because of it."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """JSON values for the history, beside these."""
 
 
 _FOLLOWER = re.compile(

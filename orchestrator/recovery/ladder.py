@@ -26,17 +26,21 @@ class History:
     """Deaths since then, the first one at `step` included."""
     exceptions: int = 0
     """How many of the last deaths in a row were exceptions of the rank program."""
+    hangs: int = 0
+    """How many of the deaths since `step` in a row were hangs."""
 
     def after(self, failure: Failure, step: int) -> History:
         """The history with `failure` at `step` added."""
         progressed = self.deaths == 0 or step > self.step
         own = failure.cause in _OWN
         exceptions = (0 if progressed else self.exceptions) + 1 if own else 0
+        hangs = (0 if progressed else self.hangs) + 1 if failure.cause is Cause.HUNG else 0
         return replace(
             self,
             step=step if progressed else self.step,
             deaths=1 if progressed else self.deaths + 1,
             exceptions=exceptions,
+            hangs=hangs,
         )
 
 
@@ -87,7 +91,9 @@ def next_repair(failure: Failure, step: int, history: History, recovery: Recover
 
 
 def _stuck(failure: Failure, history: History) -> GiveUp:
-    reason = Reason.USER_ERROR if history.exceptions >= history.deaths else Reason.NO_PROGRESS
+    # One hang may be the hardware's; where nothing else ever happens it is the program's.
+    own = max(history.exceptions, history.hangs) >= history.deaths
+    reason = Reason.USER_ERROR if own else Reason.NO_PROGRESS
     message = f"{failure.summary}; death {history.deaths} after step {history.step} without progress between"
     return GiveUp(history, reason, _with_traceback(message, failure))
 

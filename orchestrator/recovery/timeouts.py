@@ -5,6 +5,7 @@ watch < agent lease < supervisor lease           a live parent is never taken fo
 verdict < settle < agent lease                   a lost agent is told before its followers pass for the cause, and a
                                                  death is explained before its agent would give up
 collective <= step silence                       the collective says who hangs before the supervisor stops waiting
+hang <= step silence                             what is known of a job's pace only shortens the wait
 call > watch                                     a long poll is not mistaken for a lost one
 zygote < agent < reap; agent < call              who ends something outlasts what ends in it, and learns that it is done
 rank drain < settle                              the end of a rank is known before its cause is judged
@@ -86,7 +87,11 @@ class Timeouts:
     """From hello to ready: model, data and checkpoint load."""
     collective_s: float
     silence_s: float
-    """Longest time without a finished step or an event before the attempt is ended as hung."""
+    """Longest time without a finished step or an event before the attempt is ended as hung, whatever it does."""
+    hang_after_s: float
+    """Shortest such time, for a job whose pace is known and whose ranks are in a step."""
+    hang_factor: float
+    """And as a multiple of its median step."""
     kill_grace_s: float
     settle_s: float
     verdict_s: float
@@ -97,6 +102,8 @@ class Timeouts:
         base = base or BaseTimes()
         lease = max(base.watch_s * base.missed_watches, base.settle_s + 2 * base.watch_s)
         collective = recovery.step_timeout_s
+        # Forward, backward and optimizer may each wait once before every rank has raised.
+        silence = max(1800.0, 3 * collective)
         return cls(
             watch_s=base.watch_s,
             call_s=max(10.0, 5 * base.watch_s),
@@ -106,8 +113,9 @@ class Timeouts:
             ranks_start_s=base.ranks_start_s,
             build_s=max(1800.0, 3 * collective),
             collective_s=collective,
-            # Forward, backward and optimizer may each wait once before every rank has raised.
-            silence_s=max(1800.0, 3 * collective),
+            silence_s=silence,
+            hang_after_s=min(recovery.hang_after_s, silence),
+            hang_factor=recovery.hang_factor,
             kill_grace_s=base.kill_grace_s,
             settle_s=base.settle_s,
             verdict_s=0.75 * base.settle_s,

@@ -408,6 +408,11 @@ class RecoverySpec(Section):
     """Deaths at the same step, without progress between, after which the job fails."""
     step_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 600.0
     """Longest time a collective may wait; the derived timeouts follow from it."""
+    hang_after_s: Annotated[float, Field(ge=0.5, le=86_400)] = 30.0
+    """A job is taken for hung when no rank gets on for this long, for `hang_factor` times the median step and for 3
+    times the longest of the last 200 steps, whichever is longest."""
+    hang_factor: Annotated[float, Field(ge=2, le=10_000)] = 10.0
+    """Median steps without progress after which a job may be taken for hung."""
 
 
 class Tier(StrEnum):

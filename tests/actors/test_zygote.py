@@ -66,6 +66,7 @@ class Zygote:
             "index": 1,
             "log": str(log or self.log(attempt)),
             "environment": {"CUDA_VISIBLE_DEVICES": "1"},
+            "pulse": str(self.directory / "rank.pulse"),
         }
         self.lines.send({"do": "fork", "shared": shared, "ranks": [own]})
         return int(self.hear("forked")["pid"])

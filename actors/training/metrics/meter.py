@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from actors.pulse import Pulse
 from actors.training.metrics.memory import device_name, peak_bytes
 from actors.training.metrics.traffic import Traffic
 from actors.training.parallel.mesh import RankMesh
@@ -46,8 +47,10 @@ class StepMeter:
         device: torch.device,
         *,
         flops_per_token: float,
+        pulse: Pulse,
     ) -> None:
-        self.traffic = Traffic(mesh.axis_of)
+        self.traffic = Traffic(mesh.axis_of, pulse)
+        self._pulse = pulse
         self._device = device
         self._on_host = device.type == "cpu"
         self._world = dist.get_world_size()
@@ -82,6 +85,7 @@ class StepMeter:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Part `name` of a step: data, execution, optimizer."""
+        self._pulse.part(name)
         if not self._timed:
             yield
             return
@@ -92,6 +96,7 @@ class StepMeter:
     @contextmanager
     def between_steps(self, name: str) -> Iterator[None]:
         """Something between two steps: checkpoint, evaluation."""
+        self._pulse.began(name)
         began = time.monotonic()
         yield
         self._host_s[name] = self._host_s.get(name, 0.0) + time.monotonic() - began

@@ -26,16 +26,21 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
+from actors.pulse import Pulse
+
 Count = Callable[[tuple[Any, ...], int, int], float]
 """(arguments, ranks of the group, own index in it) -> bytes sent."""
 
 
 class Traffic:
-    """Counts since it was made or cleared."""
+    """Counts since it was made or cleared. Where the rank is meanwhile goes into its pulse."""
 
-    def __init__(self, axis_of: Callable[[dist.ProcessGroup], str | None]) -> None:
+    def __init__(self, axis_of: Callable[[dist.ProcessGroup], str | None], pulse: Pulse) -> None:
         """`axis_of` names the axis whose traffic a group carries; None: not counted. It is asked once a group."""
         self._axis_of = axis_of
+        self._pulse = pulse
+        self._channels: dict[tuple[dist.ProcessGroup, tuple[int, int] | None], int] = {}
+        """By group and direction (sender and receiver in it); None for collectives."""
         self._groups: dict[dist.ProcessGroup, tuple[str | None, int, int]] = {}
         """Axis, ranks and own index of every group that was met."""
         self.sent_bytes: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -44,7 +49,8 @@ class Traffic:
         """Time that the host spent issuing collectives and waiting for them, by axis: communication that nothing
         hid. On an accelerator waiting does not stop the host, so there it says nothing."""
         self.waited_total_s = 0.0
-        self._axis_of_work: dict[int, str] = {}
+        self._works: dict[int, tuple[str, int, int]] = {}
+        """By id of what is under way: axis, channel of the pulse, number there."""
 
     def by_axis(self) -> dict[str, float]:
         """Bytes sent by axis, all kinds together."""
@@ -57,7 +63,7 @@ class Traffic:
         self.sent_bytes.clear()
         self.waited_s.clear()
         self.waited_total_s = 0.0
-        self._axis_of_work.clear()
+        self._works.clear()
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -73,30 +79,44 @@ class Traffic:
             for name, original in originals.items():
                 setattr(dist.ProcessGroup, name, original)
             dist.Work.wait = wait  # type: ignore[method-assign]
-            self._axis_of_work.clear()
+            self._works.clear()
 
     def _counted(self, name: str, original: Any) -> Callable[..., Any]:
         kind, count = _COUNTS[name]
         # A method of a C++ class binds by itself only as a class attribute.
         issue = original.__get__(None, dist.ProcessGroup)
-        groups, clock = self._groups, time.perf_counter
+        groups, clock, pulse, called = self._groups, time.perf_counter, self._pulse, kind.encode()
 
         def counted(group: dist.ProcessGroup, *arguments: Any, **named: Any) -> Any:
             known = groups.get(group)
             axis, size, index = self._meet(group) if known is None else known
             if axis is None:
                 return issue(group, *arguments, **named)
+            channel = self._channel(group, axis, _direction(kind, arguments, index))
+            number = pulse.enter(channel, called)
             began = clock()
             work = issue(group, *arguments, **named)
             took = clock() - began
+            pulse.leave()
             self.waited_s[axis] += took
             self.waited_total_s += took
             self.sent_bytes[axis, kind] += count(arguments, size, index)
             if work is not None:
-                self._axis_of_work[id(work)] = axis
+                self._works[id(work)] = axis, channel, number
             return work
 
         return counted
+
+    def _channel(self, group: dist.ProcessGroup, axis: str, direction: tuple[int, int] | None) -> int:
+        known = self._channels.get((group, direction))
+        if known is not None:
+            return known
+        ranks = dist.get_process_group_ranks(group)
+        name = str(group.group_name)
+        if direction is not None:
+            ranks = [ranks[end] for end in direction]
+            name = f"{name} {ranks[0]}>{ranks[1]}"
+        return self._channels.setdefault((group, direction), self._pulse.channel(name, axis, ranks))
 
     def _meet(self, group: dist.ProcessGroup) -> tuple[str | None, int, int]:
         return self._groups.setdefault(group, (self._axis_of(group), group.size(), group.rank()))
@@ -105,17 +125,27 @@ class Traffic:
         wait_for = original.__get__(None, dist.Work)
 
         def wait(work: dist.Work, *arguments: Any, **named: Any) -> Any:
-            axis = self._axis_of_work.pop(id(work), None)
-            if axis is None:
+            known = self._works.pop(id(work), None)
+            if known is None:
                 return wait_for(work, *arguments, **named)
+            axis, channel, number = known
+            self._pulse.wait(channel, number)
             began = time.perf_counter()
             done = wait_for(work, *arguments, **named)
             took = time.perf_counter() - began
+            self._pulse.leave()
             self.waited_s[axis] += took
             self.waited_total_s += took
             return done
 
         return wait
+
+
+def _direction(kind: str, arguments: tuple[Any, ...], index: int) -> tuple[int, int] | None:
+    """Sender and receiver of a message, as indexes in its group; None for a collective."""
+    if kind == "send":
+        return index, arguments[1]
+    return (arguments[1], index) if kind == "receive" else None
 
 
 def _size(tensor: Tensor) -> int:

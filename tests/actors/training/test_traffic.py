@@ -11,6 +11,7 @@ from gang import run_ranks
 from plans import changed, demo_job
 from traffic_plans import Measured, expected, measure, route_evenly
 
+from actors.pulse import Pulse
 from actors.training.metrics.traffic import Traffic
 from orchestrator.spec import JobSpec
 
@@ -144,7 +145,7 @@ def test_each_kind_is_counted_by_the_rings_rule() -> None:
         dist.init_process_group("gloo", store=store(), rank=rank, world_size=2)
         world, other = dist.group.WORLD, dist.new_group([0, 1])
         before = dict(dist.ProcessGroup.__dict__)
-        traffic = Traffic({world: "a"}.get)
+        traffic = Traffic({world: "a"}.get, Pulse())
         ten, twenty = torch.zeros(10), torch.zeros(20)
         with traffic.counting():
             dist.all_reduce(ten)

@@ -23,6 +23,7 @@ REFUSED = Failure(
     "n1",
     "Traceback ...\nValueError\n",
 )
+HUNG = Failure(Cause.HUNG, 1.0, "no rank got on for 31 s after step 4: rank 1 ...", 1, "n1", "Thread 0x1 ...")
 LOST = Failure(Cause.NODE_LOST, 1.0, "node n1 is lost", None, "n1", "", ("n1",))
 
 
@@ -134,3 +135,34 @@ def test_it_always_ends(deaths: list[tuple[Failure, int]], max_restarts: int, at
         history = repair.history
         if isinstance(repair, Replace):  # as the controller does when it places again
             history = History(history.restarts_used + 1, history.step, history.deaths)
+
+
+def test_a_hang_restarts_in_place_and_is_not_the_users_fault() -> None:
+    repair = next_repair(HUNG, 4, History(), RecoverySpec(max_restarts=1))
+    assert repair == RestartInPlace(History(restarts_used=1, step=4, deaths=1, hangs=1))
+    repair = next_repair(HUNG, 9, repair.history, RecoverySpec(max_restarts=1))
+    assert isinstance(repair, GiveUp)
+    assert repair.reason is Reason.RETRY_BUDGET_SPENT, "it got on between: two hangs of the hardware"
+
+
+def test_nothing_but_hangs_at_one_step_is_the_program() -> None:
+    recovery, history = RecoverySpec(max_restarts_at_step=3), History()
+    for _ in range(2):
+        repair = next_repair(HUNG, 4, history, recovery)
+        assert isinstance(repair, RestartInPlace)
+        history = repair.history
+    repair = next_repair(HUNG, 4, history, recovery)
+    assert isinstance(repair, GiveUp)
+    assert repair.reason is Reason.USER_ERROR
+    assert repair.message.endswith(HUNG.traceback)
+
+
+def test_a_hang_after_a_kill_at_the_same_step_is_no_progress() -> None:
+    recovery, history = RecoverySpec(max_restarts_at_step=3), History()
+    for failure in (HUNG, KILLED):
+        repair = next_repair(failure, 4, history, recovery)
+        assert isinstance(repair, RestartInPlace)
+        history = repair.history
+    repair = next_repair(HUNG, 4, history, recovery)
+    assert isinstance(repair, GiveUp)
+    assert repair.reason is Reason.NO_PROGRESS

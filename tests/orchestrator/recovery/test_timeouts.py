@@ -32,9 +32,9 @@ BASES = st.builds(
 )
 
 
-@given(STEP_TIMEOUTS, BASES)
-def test_relations(step_timeout_s: float, base: BaseTimes) -> None:
-    times = Timeouts.of(RecoverySpec(step_timeout_s=step_timeout_s), base)
+@given(STEP_TIMEOUTS, st.floats(min_value=0.5, max_value=86_400), BASES)
+def test_relations(step_timeout_s: float, hang_after_s: float, base: BaseTimes) -> None:
+    times = Timeouts.of(RecoverySpec(step_timeout_s=step_timeout_s, hang_after_s=hang_after_s), base)
     assert times.agent_lease_s >= 4 * times.watch_s, "a supervisor that misses three renewals is not dead"
     assert times.agent_lease_s > times.settle_s, "a death is explained before another agent gives up"
     assert times.verdict_s < times.settle_s, "a lost agent is told before its followers pass for the cause"
@@ -42,6 +42,7 @@ def test_relations(step_timeout_s: float, base: BaseTimes) -> None:
     assert times.call_s > times.watch_s, "a long poll is not taken for a lost call"
     assert times.silence_s > times.collective_s, "a collective raises before the supervisor stops waiting"
     assert times.build_s > times.collective_s
+    assert times.hang_after_s <= times.silence_s, "what is known of the pace only shortens the wait"
     assert times.collective_s == pytest.approx(step_timeout_s)
 
 

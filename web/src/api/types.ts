@@ -789,7 +789,7 @@ export interface components {
          *     any checkpoint event {pruned: [steps]} for old ones that were deleted.
          * @enum {string}
          */
-        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
+        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "hung" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
         /** EventPage */
         EventPage: {
             /** Items */
@@ -1071,6 +1071,8 @@ export interface components {
             queue: components["schemas"]["QueueSpec"];
             /**
              * @default {
+             *       "hang_after_s": 30,
+             *       "hang_factor": 10,
              *       "max_restarts": 5,
              *       "max_restarts_at_step": 3,
              *       "step_timeout_s": 600
@@ -2098,7 +2100,7 @@ export interface components {
          * @description Why a job is in its state; the sentence for people is a separate field.
          * @enum {string}
          */
-        Reason: "none" | "waiting-for-controller" | "no-room" | "never-fits" | "over-quota" | "reserved" | "preempted" | "time-limit" | "cluster-unreachable" | "rank-died" | "node-lost" | "supervisor-lost" | "placement-not-certified" | "start-timed-out" | "retry-budget-spent" | "no-progress" | "user-error" | "cancelled-by-user" | "completed";
+        Reason: "none" | "waiting-for-controller" | "no-room" | "never-fits" | "over-quota" | "reserved" | "preempted" | "time-limit" | "cluster-unreachable" | "rank-died" | "node-lost" | "hung" | "supervisor-lost" | "placement-not-certified" | "start-timed-out" | "retry-budget-spent" | "no-progress" | "user-error" | "cancelled-by-user" | "completed";
         /**
          * RecomputeSpec
          * @description Activations thrown away in forward and computed again in backward (Chen et al. 2016).
@@ -2124,6 +2126,19 @@ export interface components {
          * @description How often a job is repaired before it fails.
          */
         RecoverySpec: {
+            /**
+             * Hang After S
+             * @description A job is taken for hung when no rank gets on for this long, for `hang_factor` times the median step and for 3
+             *     times the longest of the last 200 steps, whichever is longest.
+             * @default 30
+             */
+            hang_after_s: number;
+            /**
+             * Hang Factor
+             * @description Median steps without progress after which a job may be taken for hung.
+             * @default 10
+             */
+            hang_factor: number;
             /**
              * Max Restarts
              * @description Repairs over the life of the job.

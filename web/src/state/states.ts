@@ -30,6 +30,7 @@ export const REASONS: Record<Reason, string> = {
   "cluster-unreachable": "The cluster cannot be reached.",
   "rank-died": "A rank died; ranks start again from the last checkpoint.",
   "node-lost": "A node was lost.",
+  hung: "No rank got on; ranks start again from the last checkpoint.",
   "supervisor-lost": "Its supervisor was lost.",
   "placement-not-certified": "Ranks do not sit where they were placed.",
   "start-timed-out": "Ranks did not start in time.",

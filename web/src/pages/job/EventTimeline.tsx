@@ -13,6 +13,7 @@ const TONES: Partial<Record<EventView["kind"], Tone>> = {
   "certificate-refused": "bad",
   "rank-died": "bad",
   "node-lost": "bad",
+  hung: "bad",
   "checkpoint-failed": "bad",
   "checkpoint-skipped": "bad",
   "cancel-requested": "repair",
