@@ -19,6 +19,9 @@ from orchestrator.spec.sections import SourceFormat
 SHARD_BYTES = 32 << 20
 PIECE_BYTES = 1 << 20
 """A text file is tokenised in pieces of whole lines of about this size. Documents are told apart by as much."""
+_LEAVE_OUT = (
+    "or leave such out: data.on_bad_line: skip in a job file, --on-bad-line skip of atoll data prepare"
+)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -224,7 +227,7 @@ def _bad_line(shard: Shard, offset: int, problem: str, rules: ReadingRules, skip
     name = without_secrets(shard.file.path)
     message = f"{rules.field}: {name}, line {_line_number(shard, offset, rules)} {problem}"
     if not rules.skip_bad:
-        raise SourceError(f"{message}; or leave such lines out with on_bad_line skip")
+        raise SourceError(f"{message}; {_LEAVE_OUT}")
     skipped.note(message)
 
 
@@ -306,9 +309,7 @@ def _parquet_pieces(shard: Shard, rules: ReadingRules, skipped: Skipped) -> Iter
                 except ValueError as error:
                     message = f"{rules.field}: {without_secrets(shard.file.path)}, row {row} {error}"
                     if not rules.skip_bad:
-                        raise SourceError(
-                            f"{message}; or leave such rows out with on_bad_line skip"
-                        ) from None
+                        raise SourceError(f"{message}; {_LEAVE_OUT}") from None
                     skipped.note(message)
                     continue
                 if text:

@@ -147,6 +147,13 @@ def _already_there(out: Path, plan: Plan) -> TokenMeta | None:
     return None
 
 
+def _option(key: str) -> str:
+    """What a user gives to change `key` of a plan."""
+    if key in ("files", "shards"):
+        return "sources"
+    return "--on-bad-line" if key == "skip_bad" else f"--{key.replace('_', '-')}"
+
+
 def _agree(work: Path, plan: Plan) -> None:
     """Writes the plan down, once; PreparationError when another plan is being carried out here."""
     path, text = work / "plan.json", json.dumps(plan.document, sort_keys=True, indent=1)
@@ -156,7 +163,7 @@ def _agree(work: Path, plan: Plan) -> None:
         os.link(aside, path)
     except FileExistsError:
         other = json.loads(path.read_text("utf-8"))
-        differ = sorted(key for key, value in plan.document.items() if other.get(key) != value)
+        differ = sorted({_option(key) for key, value in plan.document.items() if other.get(key) != value})
         if differ:
             raise PreparationError(
                 f"--out: {str(work)!r} holds an unfinished preparation with other {', '.join(differ)}; "

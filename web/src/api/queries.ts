@@ -3,6 +3,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, body } from "./client";
 import type { components } from "./types";
+import { ProblemError } from "./problem";
 
 type Schemas = components["schemas"];
 export type JobState = Schemas["JobState"];
@@ -67,7 +68,11 @@ export function jobQuery(jobId: string) {
   return queryOptions({
     queryKey: ["job", jobId],
     queryFn: ({ signal }) => body(api.GET("/api/v1/jobs/{job_id}", { params: { path: { job_id: jobId } }, signal })),
-    refetchInterval: ({ state }) => (state.data !== undefined && isTerminal(state.data.state) ? false : JOB_REFRESH_MS),
+    refetchInterval: ({ state }) => {
+      const over = state.data !== undefined && isTerminal(state.data.state);
+      const unknown = state.error instanceof ProblemError && state.error.status === 404;
+      return over || unknown ? false : JOB_REFRESH_MS;
+    },
   });
 }
 

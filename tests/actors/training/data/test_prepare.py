@@ -176,7 +176,7 @@ def test_other_sources_or_options_do_not_mix(source: Path, tmp_path: Path) -> No
     (tmp_path / "out.preparing").mkdir()
     plan = prepare.make_plan(request(source, out))
     prepare._agree(tmp_path / "out.preparing", plan)
-    with pytest.raises(PreparationError, match="unfinished preparation with other text_field"):
+    with pytest.raises(PreparationError, match="unfinished preparation with other --text-field"):
         prepare.prepare(request(source, out, text_field="body"))
     prepare.prepare(request(source, out))
     with pytest.raises(PreparationError, match=r"--out: .* holds the tokens of other sources or options"):

@@ -11,7 +11,7 @@ import { firstLine, reasonSentence } from "../../state/states";
 import { CancelButton } from "./CancelButton";
 import styles from "./job.module.css";
 
-/** Steps whose median time stands for the pace now. */
+/** Steps whose median time and throughput stand for the pace now. */
 const PACE_STEPS = 20;
 
 /** The state of the job in two seconds: chip, reason, progress, the few figures that matter. */
@@ -26,7 +26,7 @@ export function JobHeader({ job, series }: { job: JobDetail; series: Series }) {
   const lossNow = newest === null ? job.loss : newest.loss;
   const facts: [string, ReactNode][] = [
     ["Loss", lossNow === null ? "–" : `${loss(lossNow)} nats/token`],
-    ["Throughput", tokensPerSecond(newest?.tokens_per_s ?? job.tokens_per_s)],
+    ["Throughput", tokensPerSecond(median(series.tokensPerSecond.slice(-PACE_STEPS)) ?? job.tokens_per_s)],
     ["Step time", duration(pace)],
     ["Plan", `${job.plan}, ${plural(job.world_size, "rank")}`],
     ["Restarts", String(job.restarts)],
