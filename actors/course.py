@@ -244,7 +244,9 @@ class Course:
                 certified = True
                 phase_ends = time.monotonic() + self._times.build_s
             if hangs is not None:
-                if time.monotonic() >= hangs.look_at and (hang := await hangs.look(attempt.awaited)):
+                if time.monotonic() < hangs.look_at:
+                    continue
+                if hang := await self._unless_asked(hangs.look(attempt.awaited)):
                     return _of_hang(hang, attempt)
             elif certified and attempt.all_ready:
                 self._begin_training(attempt)
@@ -282,15 +284,15 @@ class Course:
             raise EndedOnRequestError(self._asked)
         return news
 
-    async def _unless_asked(self, work: Any) -> None:
-        """Awaits `work`, or gives it up when the job is to end."""
+    async def _unless_asked(self, work: Any) -> Any:
+        """What `work` gives; EndedOnRequestError, and it is given up, when the job is to end."""
         task = asyncio.ensure_future(work)
         while not task.done():
             if self._asked is not None:
                 task.cancel()
                 raise EndedOnRequestError(self._asked)
             await asyncio.wait({task}, timeout=0.2)
-        task.result()
+        return task.result()
 
     def _take(self, attempt: Attempt, note: Note) -> None:
         attempt.take(note)

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,9 @@ class NodeAgent:
         self._gone: asyncio.Event = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._pulses = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pulses")
+        """Reads pulses and stacks, which lie on this node: the threads that read logs may be stuck in the very storage
+        that the ranks hang in."""
         self._lease = DeadMan(times.agent_lease_s, self._give_up)
 
     async def open(self) -> AgentFacts:
@@ -131,11 +135,13 @@ class NodeAgent:
     async def standings(self, attempt: int) -> tuple[Standing, ...]:
         """What each rank of `attempt` that lives here was last known to do; asks no rank."""
         self._lease.renew()
-        return await asyncio.to_thread(
+        living = self._living(attempt)  # here: ranks come and go in this thread
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pulses,
             lambda: tuple(
                 pulse.read(self._pulse(attempt, rank), rank=rank, node=self._node, state=processes.state(pid))
-                for rank, pid in self._living(attempt).items()
-            )
+                for rank, pid in living.items()
+            ),
         )
 
     async def stacks(self, job_directory: str, attempt: int) -> dict[int, str]:
@@ -143,12 +149,13 @@ class NodeAgent:
         A rank that gives none in time is left out."""
         self._lease.renew()
         ranks = {rank: (pid, self._pulse(attempt, rank)) for rank, pid in self._living(attempt).items()}
-        found = await asyncio.to_thread(stacks.collect, ranks)
+        found = await asyncio.get_running_loop().run_in_executor(self._pulses, stacks.collect, ranks)
 
         def note_down() -> None:
             for rank, text in found.items():
                 rank_logs.append(
-                    rank_logs.log_path(job_directory, attempt, rank), f"Taken for hung. Stacks:\n{text}"
+                    rank_logs.log_path(job_directory, attempt, rank),
+                    f"No rank got on for too long. Stacks:\n{text}",
                 )
 
         with contextlib.suppress(TimeoutError):  # the storage of the logs may be what hangs

@@ -194,6 +194,7 @@ class TrainingRun:
             _memory_named(self._context.rank, f"in the evaluation after step {step}"),
         ):
             evaluation = self._engine.evaluate()
+        self._context.pulse.began(CHECKPOINT)  # the best is saved, and may wait for the save before
         best = self._checkpoints.consider_best(step, evaluation.loss)
         said = "" if evaluation.perplexity is None else f" (perplexity {evaluation.perplexity:.4g})"
         self._say(

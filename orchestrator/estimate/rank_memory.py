@@ -134,19 +134,20 @@ def layer_bytes(work: Workload, again: Again, *, experts: bool) -> float:
 
 def _products_kept(work: Workload, *, experts: bool) -> float:
     """The layer's input and what its products and attention made: queries, keys, values, the result of attention and
-    its projection, gate, up and down; of experts theirs and the router's."""
+    its projection, gate (where there is one), up and down; of experts theirs and the router's."""
     model, plan = work.architecture, work.plan
     own = work.tokens / (plan.tp if plan.sequence else 1)
+    inner = model.matrices - 1
     attention = (2 * model.queries + model.keys) / plan.tp + model.hidden
     made = work.tokens * attention
     if experts:
         moe = model.moe
         assert moe is not None
         size = moe.ffn_hidden or model.ffn_hidden
-        made += own * (moe.top_k * (2 * size + model.hidden) + moe.experts)
-        made += work.tokens * moe.shared_experts * (2 * size / plan.tp + model.hidden)
+        made += own * (moe.top_k * (inner * size + model.hidden) + moe.experts)
+        made += work.tokens * moe.shared_experts * (inner * size / plan.tp + model.hidden)
     else:
-        made += work.tokens * (2 * model.ffn_hidden / plan.tp + model.hidden)
+        made += work.tokens * (inner * model.ffn_hidden / plan.tp + model.hidden)
     return own * model.hidden * work.stack.residual + made * _product_bytes(work)
 
 

@@ -41,7 +41,8 @@ class Hang:
     missing: tuple[int, ...]
     """Ranks that the others wait for; empty when nobody can be told from the others."""
     stack: str
-    """Stacks of the first of them; empty when it gave none."""
+    """Of the first of them, or of any rank when there is none: the end of its stacks, STACK_LIMIT characters, where the
+    main thread is. Empty when it gave none."""
     data: Mapping[str, Any]
     """JSON values: what the ranks were doing, and their stacks."""
 
@@ -64,7 +65,7 @@ def explain(standings: Sequence[Standing], *, limit_s: float) -> Hang:
         "ranks": [_as_json(s) for s in _missing_first(standings, missing)[:RANKS_LIMIT]],
         "stacks": _stacks(_missing_first(standings, missing)),
     }
-    return Hang(summary, missing, first.stack, data)
+    return Hang(summary, missing, first.stack[-STACK_LIMIT:], data)
 
 
 class _Late:

@@ -87,7 +87,7 @@ class Timeouts:
     """From hello to ready: model, data and checkpoint load."""
     collective_s: float
     silence_s: float
-    """Longest time without a finished step or an event before the attempt is ended as hung, whatever it does."""
+    """Longest time in which no rank gets on before the attempt is ended as hung, whatever it does."""
     hang_after_s: float
     """Shortest such time, for a job whose pace is known and whose ranks are in a step."""
     hang_factor: float

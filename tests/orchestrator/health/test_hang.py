@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.health.hang import explain
+from orchestrator.health.hang import STACK_LIMIT, explain
 from orchestrator.health.standing import Channel, Standing, Wait
 
 STACK = """Thread 0x00007f00aa (most recent call first):
@@ -165,3 +165,4 @@ def test_what_is_kept_is_bounded() -> None:
     assert found.data["ranks"][0]["rank"] == 1999
     assert "1999 ranks wait" in found.summary
     assert len(str(found.data)) < 600_000
+    assert len(found.stack) == STACK_LIMIT, "it becomes part of the job's message"
