@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from actors.gang import Gang
-from orchestrator.health.hang import Hang, explain
+from orchestrator.health.hang import Hang, explain, unanswered
 from orchestrator.health.pace import Pace
 from orchestrator.health.standing import Standing
 from orchestrator.recovery.timeouts import Timeouts
@@ -35,12 +35,15 @@ class HangWatch:
     async def look(self, ranks: Collection[int]) -> Hang | None:
         """Whether `ranks`, those that have not ended, hang. None when they do not, or when it is not sure yet."""
         standings = await self._gang.standings(self._attempt)
-        if not ranks or not standings.keys() >= set(ranks):
+        silent_s = time.monotonic() - self._told_at
+        unknown = sorted(set(ranks) - standings.keys())
+        if unknown and silent_s >= self._times.silence_s:
+            return unanswered(unknown, silent_s=silent_s)
+        if unknown or not ranks:
             # An agent that gives no answer has a watch of its own, which ends the attempt if it is lost.
             self._again(self._times.call_s)
             return None
         limit_s = self._pace.limit_s({standing.phase for standing in standings.values()})
-        silent_s = time.monotonic() - self._told_at
         still_s = min(standing.still_s if standing.moves else silent_s for standing in standings.values())
         if still_s < limit_s:
             # Not later than that: the ranks may come to a less patient phase without a word.

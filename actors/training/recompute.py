@@ -27,6 +27,7 @@ _DEAR = frozenset(
         _ATEN._scaled_dot_product_flash_attention.default,
         _ATEN._scaled_dot_product_efficient_attention.default,
         _ATEN._scaled_dot_product_cudnn_attention.default,
+        _ATEN._scaled_dot_product_fused_attention_overrideable.default,
     }
 )
 """What `elementwise` keeps the results of. Not the batched products: attention without a fused kernel makes its scores
@@ -51,7 +52,7 @@ def install_recompute(part: Part, spec: RecomputeSpec) -> None:
                 _wrap(block.attention.mix, keep_random=False)
             elif spec.mode == "elementwise":
                 contexts = partial(create_selective_checkpoint_contexts, _policy)
-                _wrap(block, keep_random=not isinstance(block, Layer), contexts=contexts)
+                _wrap(block, keep_random=False, contexts=contexts)
             else:
                 _wrap(block, keep_random=not isinstance(block, Layer))
 

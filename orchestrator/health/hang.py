@@ -68,6 +68,15 @@ def explain(standings: Sequence[Standing], *, limit_s: float) -> Hang:
     return Hang(summary, missing, first.stack[-STACK_LIMIT:], data)
 
 
+def unanswered(ranks: Sequence[int], *, silent_s: float) -> Hang:
+    """Of a gang that said nothing for `silent_s`, whose agents do not tell what `ranks` do."""
+    summary = (
+        f"no rank told anything for {silent_s:.0f} s, and nobody could be asked what {_ranks(ranks)} did"
+    )
+    data = {"missing": list(ranks[:RANKS_LIMIT]), "still_s": round(silent_s, 1), "ranks": [], "stacks": []}
+    return Hang(summary, tuple(ranks), "", data)
+
+
 class _Late:
     """Who has not begun what; every question is answered once, as thousands of ranks ask the same."""
 

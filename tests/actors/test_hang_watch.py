@@ -128,3 +128,16 @@ def test_a_program_that_tells_no_phase_has_the_whole_silence(clock: Clock) -> No
     clock.now += 2.0
     assert look(watch) is None
     assert look(watch) is not None
+
+
+def test_agents_that_never_say_what_their_ranks_do_are_not_asked_for_ever(clock: Clock) -> None:
+    gang = FakeGang()
+    del gang.found[1]
+    watch = watched(gang)
+    clock.now += TIMES.silence_s - 1.0
+    assert look(watch) is None
+    clock.now += 1.0
+    hang = look(watch)
+    assert hang is not None
+    assert hang.missing == (1,)
+    assert hang.summary.endswith("nobody could be asked what rank 1 did")

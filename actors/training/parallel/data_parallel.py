@@ -3,8 +3,8 @@ gradients are from then on.
 
 Own buckets rather than FSDP2's `replicate`: parameters stay what tensor parallelism made of them (no second mesh in
 checkpoints or in the norm), the sum is a plain sum in a fixed order of buckets, and the same code counts micro-batches
-of a pipeline and of gradient accumulation. Bucket boundaries and their order depend on the parameters alone, so equal
-runs add in equal order and give equal bits.
+of a pipeline and of gradient accumulation. Bucket boundaries and their order depend on the parameters and the bucket
+size alone, pieces of a bucket on the kind of device, so equal runs add in equal order and give equal bits.
 """
 
 from __future__ import annotations
