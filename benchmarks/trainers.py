@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from report import Verdict, conclude
-from turns import Torchrun, hold, rate, take_turns, torchrun, warm_up
+from turns import Torchrun, hold, rate, step_s, take_turns, torchrun, warm_up
 
 from atoll.demo import server_environment
 
 BAR = 1.0
 RANKS = 2
+STEPS_A_TURN = 6
+"""Of the slower side, by its warm-up: turns are as long as that, and no shorter than asked for."""
 SIDE = Path(__file__).resolve().parent / "trainer_side.py"
 COMPARISONS = (
     ("atoll-ddp", "accelerate-ddp"),
@@ -56,6 +58,7 @@ def started(name: str, python: str) -> Iterator[Torchrun]:
 def compare(ours: str, theirs: str, *, python: str, pairs: int, turn_s: float) -> dict[str, Any]:
     """Rates of every pair of turns, and their median ratio."""
     with started(theirs, python) as other, started(ours, python) as atoll:
+        turn_s = max(turn_s, STEPS_A_TURN * max(step_s(other), step_s(atoll)))
         turns = take_turns((other, atoll), pairs=pairs, turn_s=turn_s)
         losses = {side.name: [step.loss for step in side.steps()[:5]] for side in (atoll, other)}
         rates = [(rate(one, other.steps()), rate(two, atoll.steps())) for one, two in turns]
@@ -63,6 +66,7 @@ def compare(ours: str, theirs: str, *, python: str, pairs: int, turn_s: float) -
     print(f"{ours} / {theirs}:", " ".join(f"{ratio:.3f}" for ratio in ratios), flush=True)
     return {
         "comparison": f"{ours} / {theirs}",
+        "turn_s": round(turn_s, 2),
         "median": statistics.median(ratios),
         "first_losses": losses,
         "rates": [asdict(one) for pair in rates for one in pair],
@@ -73,7 +77,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="Python that has accelerate and deepspeed")
     parser.add_argument("--pairs", type=int, default=24)
-    parser.add_argument("--turn", type=float, default=1.5, help="seconds of each turn")
+    parser.add_argument("--turn", type=float, default=1.5, help="least seconds of a turn")
     options = parser.parse_args()
     if options.pairs < 5 or options.turn < 1.5:
         parser.error("--pairs must be 5 or more, and --turn 1.5 seconds or more")
@@ -85,7 +89,7 @@ def main() -> int:
         print(f"{sample['comparison']}: median {sample['median']:.3f}")
     worst = min(sample["median"] for sample in samples)
     medians = {sample["comparison"]: sample["median"] for sample in samples}
-    setting = {"ranks": RANKS, "pairs": options.pairs, "turn_s": options.turn, "medians": medians}
+    setting = {"ranks": RANKS, "pairs": options.pairs, "least_turn_s": options.turn, "medians": medians}
     return conclude(Verdict("trainers", "ratio", worst, BAR), setting=setting, samples=samples)
 
 

@@ -6,8 +6,10 @@ are. A turn's rate counts from the end of the first step in it to the end of the
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -132,6 +134,12 @@ def warm_up(side: Side) -> None:
         if time.monotonic() > deadline or not side.processes():
             raise RuntimeError(f"the job under {side.name} finished no {WARM_STEPS} steps")
         time.sleep(1.0)
+
+
+def step_s(side: Side) -> float:
+    """Seconds of a step by the last ones of its warm-up."""
+    ends = [step.ended_at for step in side.steps()][-WARM_STEPS:]
+    return statistics.median(after - before for before, after in itertools.pairwise(ends))
 
 
 def take_turns(sides: tuple[Side, Side], *, pairs: int, turn_s: float) -> list[tuple[Turn, Turn]]:

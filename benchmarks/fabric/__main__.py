@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,11 @@ def ratio(found: Mapping[str, float], *, matters: bool) -> float:
     return max(ratios)
 
 
-def measured(jobs: Sequence[str], rounds: int, steps: int) -> dict[str, Any]:
-    with Network(WIRING) as network, Cluster(network, SLOTS) as cluster:
+def measured(jobs: Sequence[str], *, rounds: int, steps: int, uplink_delay_s: float) -> dict[str, Any]:
+    wiring = replace(WIRING, uplink_delay_s=uplink_delay_s)
+    with Network(wiring) as network, Cluster(network, SLOTS) as cluster:
         order = cluster.directory / "order.json"
-        order.write_text(json.dumps(asdict(Order(network.owner, jobs, rounds, steps))))
+        order.write_text(json.dumps(asdict(Order(network.owner, jobs, rounds, steps, uplink_delay_s))))
         command = [sys.executable, "-m", "benchmarks.fabric.measure", cluster.address, str(order)]
         subprocess.run(
             network.inside("head", command), env=cluster.environment, cwd=ROOT, check=True, timeout=LONGEST_S
@@ -70,6 +71,9 @@ def main() -> int:
     parser.add_argument("--job", choices=names, action="append", help="one of them; default: all")
     parser.add_argument("--rounds", type=int, default=3, help="turns of every placement")
     parser.add_argument("--steps", type=int, default=2, help="of a turn")
+    parser.add_argument(
+        "--uplink-delay", type=float, default=0.0, help="milliseconds of each uplink, one way"
+    )
     options = parser.parse_args()
     if reason := why_not():
         print(f"fabric skipped: {reason}")
@@ -77,14 +81,17 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(f"{parser.prog} was told to end"))
     chosen = [job for job in JOBS if options.job is None or job.name in options.job]
-    samples = measured([job.name for job in chosen], options.rounds, options.steps)
+    delay_s = options.uplink_delay / 1e3
+    samples = measured(
+        [job.name for job in chosen], rounds=options.rounds, steps=options.steps, uplink_delay_s=delay_s
+    )
     codes = []
     for job in chosen:
         found = figures(samples[job.name]["placements"])
         told = ", ".join(f"{name} {value:.3f}" for name, value in found.items())
         print(f"{job.name}: {told}", flush=True)
         setting = {
-            "wiring": asdict(WIRING),
+            "wiring": asdict(replace(WIRING, uplink_delay_s=delay_s)),
             "slots": SLOTS,
             "rounds": options.rounds,
             "steps": options.steps,
@@ -92,9 +99,8 @@ def main() -> int:
             "seeds": len(SEEDS),
             "bars": {"slower": SLOWER, "faster": FASTER, "tau": TAU},
         }
-        verdict = Verdict(
-            f"fabric_{job.name}", "ratio", ratio(found, matters=job.matters), 1.0, at_least=False
-        )
+        name = f"fabric_{job.name}" + ("_delayed" if delay_s else "")
+        verdict = Verdict(name, "ratio", ratio(found, matters=job.matters), 1.0, at_least=False)
         codes.append(conclude(verdict, setting=setting, samples=samples[job.name] | {"figures": found}))
     return max(codes)
 

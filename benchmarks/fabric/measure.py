@@ -11,14 +11,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from actors import ray_environment
 from benchmarks.fabric.jobs import JOBS, TEXT, WIRING, Job
-from benchmarks.fabric.network import Network
+from benchmarks.fabric.network import Network, Wiring
 from orchestrator.topology.fabric import Fabric
 
 ANSWER = "answer.json"
@@ -36,6 +36,11 @@ class Order:
     """Turns of every placement."""
     steps: int
     """Of a turn, after one that does not count."""
+    uplink_delay_s: float = 0.0
+
+    @property
+    def wiring(self) -> Wiring:
+        return replace(WIRING, uplink_delay_s=self.uplink_delay_s)
 
 
 def main() -> None:
@@ -47,21 +52,21 @@ def main() -> None:
     from orchestrator.topology.sources.ray_labels import fabric_from_ray_nodes
 
     seen = fabric_from_ray_nodes(ray_nodes.nodes())
-    chosen = [(job, _choices(job, seen, path.parent)) for job in JOBS if job.name in order.jobs]
+    chosen = [(job, _choices(job, seen, order.wiring, path.parent)) for job in JOBS if job.name in order.jobs]
     crew = Crew.start(sorted(seen.slots()))
     print(f"{len(crew.actors)} ranks are ready", flush=True)
     found = {job.name: _measured(job, choices, crew, order, path.parent) for job, choices in chosen}
     (path.parent / ANSWER).write_text(json.dumps(found))
 
 
-def _choices(job: Job, seen: Fabric, directory: Path) -> list[Any]:
+def _choices(job: Job, seen: Fabric, wiring: Wiring, directory: Path) -> list[Any]:
     """Placements of the job, chosen before any actor holds a slot."""
     from benchmarks.fabric.choices import Chooser
 
     text = directory / "text.txt"
     text.write_text(TEXT)
-    fabric = Fabric(seen.nodes, job.links(WIRING))
-    taken = {host.name for host in WIRING.hosts() if int(host.name.partition("n")[2]) >= job.free_nodes}
+    fabric = Fabric(seen.nodes, job.links(wiring))
+    taken = {host.name for host in wiring.hosts() if int(host.name.partition("n")[2]) >= job.free_nodes}
     free = frozenset(slot for slot in fabric.slots() if slot.node not in taken)
     chooser = Chooser(job.spec(text), fabric, free)
     with _held(sorted(taken)):
@@ -95,8 +100,8 @@ def _held(nodes: Sequence[str]) -> Iterator[None]:
 
 def _measured(job: Job, choices: Sequence[Any], crew: Any, order: Order, directory: Path) -> dict[str, Any]:
     """Samples of a job: by placement its slots, its prediction and the seconds of every step."""
-    network = Network(WIRING, owner=order.owner)
-    for leaf in range(WIRING.leaves):
+    network = Network(order.wiring, owner=order.owner)
+    for leaf in range(order.wiring.leaves):
         network.shape_uplink(f"l{leaf}", job.uplink_mbit)
     spec, random = job.spec(directory / "text.txt"), Random(0)
     times: dict[str, list[float]] = {choice.name: [] for choice in choices}
