@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from orchestrator.estimate.memory import state_bytes
-from orchestrator.estimate.share import Formats
+from orchestrator.estimate.share import Formats, spreads
 from orchestrator.estimate.stages import stages_of
 from orchestrator.estimate.step import rank_parameters, stage_layers
 from orchestrator.estimate.workload import Again, Workload
@@ -49,16 +49,14 @@ def _memory(work: Workload, formats: Formats, rank: int) -> RankMemory:
     counts = stage_layers(work.architecture, plan)
     held = rank_parameters(work.architecture, plan, counts, rank)
     pipeline = plan.pp > 1
-    sharing = plan.shards * plan.cp if plan.zero else 1
-    spread = (sharing, max(1, sharing * plan.tp // plan.ep))
     parameters = gradients = optimizer = 0.0
-    for psi, ranks in zip(held, spread, strict=True):
+    for psi, spread in zip(held, spreads(plan), strict=True):
         if psi:
-            zero = plan.zero if ranks > 1 else 0
+            zero = plan.zero if spread.shards > 1 else 0
             states = state_bytes(
                 psi,
                 zero=zero,
-                ranks=ranks,
+                ranks=spread.shards,
                 formats=formats,
                 microbatches=plan.microbatches,
                 pipeline=pipeline,

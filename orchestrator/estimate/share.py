@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.spec.job import JobSpec
-from orchestrator.spec.sections import Precision, TrainingSpec
+from orchestrator.spec.sections import ParallelismSpec, Precision, TrainingSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,8 @@ class Spread:
     replicas: int
 
 
-def spreads(spec: JobSpec) -> tuple[Spread, Spread]:
+def spreads(plan: ParallelismSpec) -> tuple[Spread, Spread]:
     """Of dense parameters and of experts; the views `dense` and `expert` of the engine's mesh."""
-    plan = spec.parallelism
     if not plan.zero:
         copies = plan.dp * plan.cp
         return Spread(1, copies), Spread(1, copies * plan.tp // plan.ep)

@@ -10,11 +10,13 @@ from math import ceil
 
 from orchestrator.estimate.communication import all_reduce_s, exposed_s, gather_s, send_s
 from orchestrator.estimate.compute import product_s, stream_s
-from orchestrator.estimate.hardware import Accelerator
+from orchestrator.estimate.hardware import Accelerator, Path
 from orchestrator.estimate.layer import LayerSeconds, Paths, Piece, layer_seconds
 from orchestrator.estimate.network import Network
 from orchestrator.estimate.pipeline import bubble_of
+from orchestrator.estimate.share import Spread, spreads
 from orchestrator.estimate.stages import split_blocks, stages_of
+from orchestrator.estimate.traffic import scatters
 from orchestrator.estimate.workload import Again, Architecture, Workload
 from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule
 
@@ -76,11 +78,11 @@ def step_seconds(work: Workload, device: Accelerator, network: Network) -> StepS
     exposed = {axis: m * s for axis, s in slowest.exposed.items()}
     if transfers:
         exposed["pp"] = m * transfers
-    held = _parameters(work.architecture, plan, counts)
-    for axis, s in _replicas(work, device, network, held, slowest).items():
+    states = _states(work, network, counts)
+    for axis, s in _replicas(work, device, states, slowest).items():
         exposed[axis] = exposed.get(axis, 0.0) + s
-    sharing = plan.shards * plan.cp if plan.zero else 1
-    update = stream_s(device, OPTIMIZER_BYTES * held / sharing)
+    own = sum(kind.parameters / kind.spread.shards for kind in states)
+    update = stream_s(device, OPTIMIZER_BYTES * own)
     return StepSeconds(m * slowest.forward, m * slowest.backward, m * slowest.again, idle, exposed, update)
 
 
@@ -246,12 +248,26 @@ def _transfers(work: Workload, network: Network) -> float:
     return 2 * plan.virtual_stages * each
 
 
-def _parameters(model: Architecture, plan: ParallelismSpec, counts: Sequence[tuple[int, int]]) -> float:
-    """Of the pipeline rank with most, before ZeRO."""
-    return max(
-        rank_parameters(model, plan, counts, rank)[0] + rank_parameters(model, plan, counts, rank)[1]
-        for rank in {0, plan.pp // 2, plan.pp - 1}
-    )
+@dataclass(frozen=True, slots=True)
+class _States:
+    """Parameters of one kind that a rank holds before ZeRO, and the ways to those who share or copy their states."""
+
+    parameters: float
+    spread: Spread
+    sharing: Path
+    copying: Path
+
+
+def _states(work: Workload, network: Network, counts: Sequence[tuple[int, int]]) -> tuple[_States, ...]:
+    """Of the pipeline rank with most: the dense part and, where there are some, experts."""
+    ranks = {0, work.plan.pp // 2, work.plan.pp - 1}
+    held = max((rank_parameters(work.architecture, work.plan, counts, rank) for rank in ranks), key=sum)
+    found = []
+    for experts, parameters, spread in zip((False, True), held, spreads(work.plan), strict=True):
+        if parameters:
+            sharing, copying = (network.path(group) for group in work.state_groups(experts=experts))
+            found.append(_States(parameters, spread, sharing, copying))
+    return tuple(found)
 
 
 def rank_parameters(
@@ -274,39 +290,45 @@ def rank_parameters(
 
 
 def _replicas(
-    work: Workload, device: Accelerator, network: Network, held: float, microbatch: LayerSeconds
+    work: Workload, device: Accelerator, states: Sequence[_States], microbatch: LayerSeconds
 ) -> dict[str, float]:
     """Exposed seconds of sums of gradients (`dp`) and of ZeRO's gathers and scatters (`shard`).
 
     Gradients are summed behind the backward pass of the last micro-batch, ZeRO 3 gathers and scatters behind every
     pass (Rajbhandari et al. 2020, section 7; Zhao et al. 2023, section 3.3). A pipeline gathers once a step.
     """
-    plan, stack = work.plan, work.stack
-    copies = plan.dp * plan.cp
-    if copies == 1:
+    if all(kind.spread.shards * kind.spread.replicas == 1 for kind in states):
         return {}
+    plan, stack = work.plan, work.stack
     backward = microbatch.backward + microbatch.again if stack.hides_dp else 0.0
     forward = microbatch.forward if stack.hides_dp else 0.0
-    summing = network.path(work.group("dp"))
+    across = sum(
+        all_reduce_s(k.copying, k.parameters * stack.reduced / k.spread.shards, k.spread.replicas)
+        for k in states
+    )
     if not plan.zero:
-        return {"dp": exposed_s(device, all_reduce_s(summing, held * stack.reduced, copies), backward)}
-    sharing = plan.shards * plan.cp
-    path = network.path(work.group("shard"))
-    gather = gather_s(path, held * stack.gathered, sharing)
-    scatter = gather_s(path, held * stack.reduced, sharing)
-    replicas = plan.dp // plan.shards
-    across = all_reduce_s(summing, held * stack.reduced / sharing, replicas)
+        return {"dp": exposed_s(device, across, backward)}
+    found = {"shard": _sharing(work, device, states, forward, backward)}
+    return found | {"dp": scatters(plan) * across} if across else found
+
+
+def _sharing(
+    work: Workload, device: Accelerator, states: Sequence[_States], forward: float, backward: float
+) -> float:
+    """Exposed seconds of ZeRO's gathers and scatters behind passes of so many seconds of a micro-batch."""
+    plan, stack = work.plan, work.stack
+    held = sum(kind.parameters for kind in states)
+    gather, scatter = (
+        sum(gather_s(kind.sharing, kind.parameters * size, kind.spread.shards) for kind in states)
+        for size in (stack.gathered, stack.reduced)
+    )
     # FSDP2 copies what it gathered out of one buffer, and gradients into another (Zhao et al. 2023, section 4.2).
     copied = stream_s(device, 2 * held * stack.gathered)
     joined = stream_s(device, held * (stack.gathered + stack.reduced))
-    m = plan.microbatches
     if plan.pp > 1 or plan.zero < 3:
-        scatters = m if plan.zero >= 2 and plan.pp == 1 else 1
         found = copied + exposed_s(device, gather, forward)
-        found += scatters * (joined + exposed_s(device, scatter, backward))
-    else:
-        scatters = m
-        regathers = 0 if plan.reshard_after_forward is False else 1
-        found = m * ((1 + regathers) * copied + exposed_s(device, gather, forward))
-        found += m * (joined + exposed_s(device, regathers * gather + scatter, backward))
-    return {"shard": found, "dp": scatters * across} if replicas > 1 else {"shard": found}
+        return found + scatters(plan) * (joined + exposed_s(device, scatter, backward))
+    regathers = 0 if plan.reshard_after_forward is False else 1
+    once = (1 + regathers) * copied + exposed_s(device, gather, forward)
+    once += joined + exposed_s(device, regathers * gather + scatter, backward)
+    return plan.microbatches * once

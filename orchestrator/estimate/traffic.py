@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from orchestrator.estimate.share import Formats, Share, Spread, Stage, share_of, spreads
 from orchestrator.spec.job import JobSpec
-from orchestrator.spec.sections import ContextMethod, Precision
+from orchestrator.spec.sections import ContextMethod, ParallelismSpec, Precision
 
 COUNT_BYTES = 8
 """Counts and indices travel as int64, sums of counts as float64."""
@@ -46,8 +46,8 @@ def step_traffic(spec: JobSpec, stages: Sequence[Stage], *, leaving: float | Non
 def replica_traffic(spec: JobSpec, share: Share) -> float:
     """Gradients of replicas: 2 x Psi x (P-1)/P once a step. With ZeRO each replica holds a shard of them, and sums it
     whenever gradients are scattered."""
-    formats, times = Formats.of(spec.training), scatters(spec)
-    dense, experts = spreads(spec)
+    formats, times = Formats.of(spec.training), scatters(spec.parallelism)
+    dense, experts = spreads(spec.parallelism)
 
     def of(count: float, spread: Spread) -> float:
         return times * ring_all_reduce(count * formats.gradient / spread.shards, spread.replicas)
@@ -67,7 +67,7 @@ def shard_traffic(spec: JobSpec, share: Share) -> float:
 
     def of(count: float, spread: Spread) -> float:
         whole = count * formats.gathered
-        sent = scatters(spec) * ring_gather(count * formats.gradient, spread.shards)
+        sent = scatters(spec.parallelism) * ring_gather(count * formats.gradient, spread.shards)
         if plan.zero < 3 or plan.pp > 1 or plan.reshard_after_forward is False:
             rounds = plan.microbatches if plan.zero == 3 and plan.pp == 1 else 1
             return sent + rounds * ring_gather(whole, spread.shards)
@@ -75,13 +75,12 @@ def shard_traffic(spec: JobSpec, share: Share) -> float:
         gathers = ring_gather(whole, spread.shards) + ring_gather(whole, again)
         return sent + plan.microbatches * gathers
 
-    dense, experts = spreads(spec)
+    dense, experts = spreads(spec.parallelism)
     return of(share.dense, dense) + of(share.experts, experts)
 
 
-def scatters(spec: JobSpec) -> int:
+def scatters(plan: ParallelismSpec) -> int:
     """How often a step sums the gradients of a parameter over ranks."""
-    plan = spec.parallelism
     return plan.microbatches if plan.zero >= 2 and plan.pp == 1 else 1
 
 
@@ -122,7 +121,7 @@ def tensor_traffic(spec: JobSpec, stages: Sequence[Stage], share: Share) -> floa
             sent += 2 * half(formats.parameter)
             wide = 8 if training.precision is Precision.FP64 else 4
             sent += ring_all_reduce(3 * tokens * wide, plan.tp)
-    dense, _ = spreads(spec)
+    dense, _ = spreads(spec.parallelism)
     partial = ring_all_reduce(share.partial * formats.gradient / dense.shards, plan.tp)
     return plan.microbatches * sent + partial
 

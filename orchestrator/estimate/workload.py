@@ -193,12 +193,28 @@ class Workload:
             return ((self.stride(axis), getattr(plan, axis)),)
         if axis == "ep":
             return self._expert_group()
-        contexts, data = (self.stride("cp"), plan.cp), self.stride("dp")
-        if axis == "shard":
-            return (contexts, (data, plan.shards))
-        if not plan.zero:
-            return (contexts, (data, plan.dp))
-        return ((data * plan.shards, plan.dp // plan.shards),)
+        sharing, replicas = self.state_groups(experts=False)
+        return sharing if axis == "shard" else replicas
+
+    def state_groups(self, *, experts: bool) -> tuple[Group, Group]:
+        """(ranks that share states, ranks that hold copies of them) of dense parameters or of experts, which lie on one
+        rank of each expert group alone."""
+        plan, data = self.plan, self.stride("dp")
+        within = self._within(plan.shards if plan.zero else plan.dp, experts=experts)
+        if plan.zero:
+            return within, ((data * plan.shards, plan.dp // plan.shards),)
+        return ((1, 1),), within
+
+    def _within(self, data: int, *, experts: bool) -> Group:
+        """Context ranks and `data` neighbours in dp that hold the same part of the model: of experts, tensor ranks too,
+        and of all of these one for each expert group."""
+        if not experts:
+            return ((self.stride("cp"), self.plan.cp), (self.stride("dp"), data))
+        degrees = (self.plan.tp, self.plan.cp, data)
+        return tuple(
+            (stride * taken, max(1, degree // taken))
+            for (stride, taken), degree in zip(self._expert_group(), degrees, strict=True)
+        )
 
     def _expert_group(self) -> Group:
         """Neighbours: tensor ranks first, then context, then data ranks."""
