@@ -146,8 +146,8 @@ def _domains(fabric: Fabric, tier: Tier) -> Mapping[str, int]:
 
 
 def _path(link: Link | None, tier: Tier, device: Accelerator, usual: str) -> tuple[Path, str | None]:
-    """The path of a tier, and what was taken for granted. A measured or declared bandwidth of a known class counts for
-    the share that programs get of it; one without a class counts as it is."""
+    """The path of a tier, and what was taken for granted. A declared bandwidth of a known class counts for the share
+    that programs get of it; a measured one, or one without a class, counts as it is."""
     classes = link_classes()
     known = classes.get(link.kind) if link is not None and link.kind is not None else None
     base = known or classes[usual]
@@ -155,6 +155,6 @@ def _path(link: Link | None, tier: Tier, device: Accelerator, usual: str) -> tup
         if known is not None:
             return known, None
         return base, f"{tier.value}: link unknown, taken as {usual}, usual for {device.name}"
-    share = known.achieved if known is not None else 1.0
+    share = 1.0 if known is None or link.measured else known.achieved
     latency = base.latency_s if link.latency_s is None else link.latency_s
     return Path(link.bandwidth * share, latency, base.half_bytes, link.kind or "declared"), None

@@ -18,3 +18,5 @@ class Link:
     uplink: float | None = None
     """Bytes per second, one direction, that all accelerators of one domain of the next nearer tier together can send
     up into this tier; None: unknown, taken as wide enough for all of them."""
+    measured: bool = False
+    """`bandwidth` is what programs got; otherwise it is what the link can carry at most."""

@@ -51,6 +51,7 @@ def merged_links(sources: Iterable[Mapping[Tier, Link]]) -> dict[Tier, Link]:
             found[tier] = Link(
                 kind=link.kind if mine.kind is None else mine.kind,
                 bandwidth=link.bandwidth if mine.bandwidth is None else mine.bandwidth,
+                measured=link.measured if mine.bandwidth is None else mine.measured,
                 latency_s=link.latency_s if mine.latency_s is None else mine.latency_s,
                 uplink=link.uplink if mine.uplink is None else mine.uplink,
             )

@@ -69,4 +69,6 @@ def _link(link: Link) -> dict[str, Any]:
         "latency_s": link.latency_s,
         "uplink_bytes_per_s": link.uplink,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in found.items() if value is not None} | (
+        {"measured": True} if link.measured else {}
+    )

@@ -107,7 +107,9 @@ def _tier_finding(tier: Tier, some: Sequence[Measurement], fabric: Fabric) -> Ti
     latency = median(m.latency_s for m in alone)
     uplink = _uplink(tier, some, fabric, bandwidth)
     declared = fabric.links.get(tier, Link())
-    return TierFinding(tier, Link(declared.kind, bandwidth, latency, uplink), declared, len(some))
+    return TierFinding(
+        tier, Link(declared.kind, bandwidth, latency, uplink, measured=True), declared, len(some)
+    )
 
 
 def _uplink(tier: Tier, some: Sequence[Measurement], fabric: Fabric, alone: float) -> float | None:

@@ -16,7 +16,8 @@
         schedulable: false
         suspect: true          # its links are bad: used last
     links:                     # what joins accelerators whose nearest common tier is this one, as far as known
-      leaf: {kind: ib-ndr, bandwidth_bytes_per_s: 48.0e+9, latency_s: 8.0e-6, uplink_bytes_per_s: 384.0e+9}
+      leaf: {kind: ib-ndr, bandwidth_bytes_per_s: 50.0e+9, latency_s: 8.0e-6, uplink_bytes_per_s: 400.0e+9}
+      spine: {kind: ib-ndr, bandwidth_bytes_per_s: 47.1e+9, measured: true}  # what programs got, not the data sheet
 
 A tier that is left out is unknown; it is completed by other sources (`merge`) and else matches nothing.
 """
@@ -26,7 +27,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -41,8 +41,7 @@ from orchestrator.topology.links import Link
 from orchestrator.topology.names import natural_key
 from orchestrator.topology.sources.content import Content
 from orchestrator.topology.sources.documents import Table
-from orchestrator.topology.sources.reading import MAX_NODES, Reading
-from orchestrator.topology.sources.reading import InvalidFabricError as InvalidFabricError
+from orchestrator.topology.sources.reading import MAX_NODES, InvalidFabricError, Reading
 
 MAX_CHARACTERS = 1 << 22
 MAX_VALUES = 1_000_000
@@ -78,6 +77,7 @@ class _Link(BaseModel):
     bandwidth_bytes_per_s: _Rate | None = None
     latency_s: Annotated[float, Field(gt=0, le=60)] | None = None
     uplink_bytes_per_s: _Rate | None = None
+    measured: bool = False
 
 
 class _File(BaseModel):
@@ -95,17 +95,6 @@ def recognises(content: Content) -> bool:
 
 def read(content: Content) -> list[Reading]:
     return [Reading("Atoll fabric", fabric_from_yaml(content.text, origin=content.file))]
-
-
-def read_fabric_file(path: Path) -> Fabric:
-    """The fabric in a file. InvalidFabricError, also for a file that cannot be read."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidFabricError(str(path), [f"cannot be read: {error.strerror or error}"]) from None
-    except UnicodeDecodeError:
-        raise InvalidFabricError(str(path), ["is no UTF-8 text"]) from None
-    return fabric_from_yaml(text, origin=str(path))
 
 
 def fabric_from_yaml(text: str, *, origin: str) -> Fabric:
@@ -145,7 +134,7 @@ def fabric_from_yaml(text: str, *, origin: str) -> Fabric:
 
 
 def _link(link: _Link) -> Link:
-    return Link(link.kind, link.bandwidth_bytes_per_s, link.latency_s, link.uplink_bytes_per_s)
+    return Link(link.kind, link.bandwidth_bytes_per_s, link.latency_s, link.uplink_bytes_per_s, link.measured)
 
 
 def _size(name: str) -> int:

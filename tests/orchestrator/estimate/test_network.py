@@ -72,6 +72,12 @@ def test_what_a_fabric_tells_counts() -> None:
     assert network.notes == ()
 
 
+def test_a_measured_bandwidth_is_what_programs_get() -> None:
+    links = {Tier.LEAF: Link("ib-ndr", 44e9, measured=True)}
+    leaf = network_of(Fabric(cluster(2, 4), links), A100).hops[1].path
+    assert (leaf.bandwidth, leaf.kind) == (44e9, "ib-ndr")
+
+
 def test_an_uplink_is_shared_by_all_that_send_into_it() -> None:
     """32 accelerators of a leaf over 160 GB/s: 5 GB/s each, though each has a NIC of 24."""
     links = {Tier.SPINE: Link("ib-hdr", 25e9, uplink=160e9)}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Node, Slot
+from orchestrator.topology.links import Link
 from orchestrator.topology.merge import merge
 
 
@@ -24,6 +25,16 @@ def test_what_is_unknown_is_completed() -> None:
             cpus=8.0,
         ),
     )
+
+
+def test_a_bandwidth_stays_with_how_it_is_known() -> None:
+    """The class comes from one source, the measured number from another."""
+    classed = Fabric((), {Tier.LEAF: Link("ib-ndr"), Tier.SPINE: Link("ib-ndr", 50e9)})
+    probed = Fabric((), dict.fromkeys((Tier.LEAF, Tier.SPINE), Link(None, 44e9, measured=True)))
+    assert merge(classed, probed).fabric.links == {
+        Tier.LEAF: Link("ib-ndr", 44e9, measured=True),
+        Tier.SPINE: Link("ib-ndr", 50e9),
+    }
 
 
 def test_what_nobody_knows_stays_unknown() -> None:

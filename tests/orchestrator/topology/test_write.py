@@ -28,7 +28,7 @@ FABRIC = Fabric(
     {
         Tier.ISLAND: Link("nvlink4"),
         Tier.LEAF: Link("ib-ndr", 48e9, 8e-6, 384e9),
-        Tier.ANY: Link(None, 1.5e6, 0.0021),
+        Tier.ANY: Link(None, 1.5e6, 0.0021, measured=True),
     },
 )
 

@@ -4,7 +4,8 @@ import pytest
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Slot
-from orchestrator.topology.sources.yaml_file import InvalidFabricError, fabric_from_yaml
+from orchestrator.topology.sources.reading import InvalidFabricError
+from orchestrator.topology.sources.yaml_file import fabric_from_yaml
 
 FILE = """
 nodes:

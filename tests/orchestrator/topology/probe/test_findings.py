@@ -81,8 +81,10 @@ def test_declared_numbers_are_confirmed_contradicted_and_completed() -> None:
         "spine: bandwidth 20 GB/s measured contradicts 44 GB/s declared; the measured one counts",
         "spine: uplink 30 GB/s measured, none declared",
     )
-    assert found.fabric.links[Tier.LEAF] == Link("ib-ndr", 40e9, 8e-6, 352e9)  # what was not measured stays
-    assert found.fabric.links[Tier.SPINE] == Link("ib-ndr", 20e9, 12e-6, 30e9)
+    assert found.fabric.links[Tier.LEAF] == Link(
+        "ib-ndr", 40e9, 8e-6, 352e9, measured=True
+    )  # what was not measured stays
+    assert found.fabric.links[Tier.SPINE] == Link("ib-ndr", 20e9, 12e-6, 30e9, measured=True)
 
 
 def test_a_node_with_half_a_link_is_marked_and_its_partners_are_not() -> None:
