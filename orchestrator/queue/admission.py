@@ -29,6 +29,8 @@ class Start:
     placement: Placement
     sentence: str
     """Why now."""
+    passed: int = 0
+    """Jobs ahead of it that wait for room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Admission:
         started = Running(job.claim, holding, self._cluster.now_s, job.held_s, job.waited_s, leaving=False)
         self._started.append(started)
         self._ends_known |= started.ends_s < math.inf
-        yield Start(job.claim.job_id, found, self._why_now())
+        yield Start(job.claim.job_id, found, self._why_now(), self._passed)
 
     def _over_quota(self, job: Waiting) -> Wait | None:
         project, size = job.claim.project, job.claim.size

@@ -52,6 +52,13 @@ class Life:
             self.history = History(self.history.restarts_used + 1, self.history.step, self.history.deaths)
             self.repaired = False
 
+    @property
+    def counted_s(self) -> float:
+        """Of `held_s` what the work of the simulation took: since its beginning, and since the newest checkpoint before
+        it, whose work is done again or goes on."""
+        before = self.job.placed
+        return self.held_s - self.job.held_s + (before.unsaved_s if before is not None else 0.0)
+
     def trained_s(self, now_s: float, start_s: float) -> float:
         """Work of this placement so far."""
         return max(0.0, min(now_s - self.placed_s - start_s, self.job.work_s - self.done_s))

@@ -51,7 +51,7 @@ class Tally:
     cross_leaf: int = 0
     """Those of them that lie under several leaves, or under an unknown one."""
     held_s: float = 0.0
-    """Accelerator-seconds that jobs held."""
+    """Accelerator-seconds that jobs held; of those that a snapshot shows running, from their newest checkpoint on."""
     useful_s: float = 0.0
     """Those of them in which work was done that was kept."""
 

@@ -16,7 +16,7 @@ from orchestrator.simulate.simulation import Simulation
 from orchestrator.simulate.snapshot import fabric_of, is_snapshot, jobs_of, read_snapshot
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Slot
-from orchestrator.topology.sources.yaml_file import read_fabric_file
+from orchestrator.topology.read import FabricFile, read_fabric
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ def run(scenario: Scenario) -> Report:
     begin_s: float | None = None
     if is_snapshot(text):
         snapshot = read_snapshot(text, origin=origin)
-        fabric = fabric_of(snapshot) if scenario.fabric is None else read_fabric_file(scenario.fabric)
+        fabric = fabric_of(snapshot) if scenario.fabric is None else declared(scenario.fabric)
         jobs = jobs_of(snapshot, origin=origin, step_s=scenario.step_s)
         begin_s = snapshot.at.timestamp()
     elif text.lstrip("\ufeff").startswith(HEADER):
         if scenario.fabric is None:
             raise InvalidTraceError(f"{origin} says nothing of a fabric: give one (--fabric FILE)")
-        fabric = read_fabric_file(scenario.fabric)
+        fabric = declared(scenario.fabric)
         jobs = read_philly(
             text,
             origin=origin,
@@ -74,6 +74,11 @@ def run(scenario: Scenario) -> Report:
         seed=scenario.seed,
     )
     return simulation.run()
+
+
+def declared(path: Path) -> Fabric:
+    """The fabric in a topology file of any known format. InvalidFabricError."""
+    return read_fabric([FabricFile.parse(str(path))]).fabric
 
 
 def changes_of(scenario: Scenario, fabric: Fabric) -> list[NodeChange]:

@@ -210,7 +210,7 @@ class Simulation:
         done_s = self._now_s + self._given.start_s + life.job.work_s - life.done_s
         self._push(done_s, _Kind.DONE, start.job_id, life.incarnation)
         self._tally.starts += 1
-        self._tally.passed += start.sentence.startswith("It passed")
+        self._tally.passed += start.passed > 0
         self._count_pipelines(life, start.placement)
 
     def _ask_to_go(self, order: Vacate) -> None:
@@ -249,7 +249,7 @@ class Simulation:
     def _report(self) -> Report:
         lives = list(self._lives.values())
         for life in lives:
-            self._tally.held_s += life.held_s * life.job.claim.size
+            self._tally.held_s += life.counted_s * life.job.claim.size
             useful_s = life.done_s if life.state is not JobState.FAILED else 0.0
             self._tally.useful_s += useful_s * life.job.claim.size
         waits = [

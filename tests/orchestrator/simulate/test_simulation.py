@@ -149,6 +149,11 @@ def test_a_job_that_runs_when_it_begins() -> None:
     old = replace(job("old", 2, -60, 40, time_limit_s=110.0), placed=placed, held_s=60.0)
     report = simulated([old, job("all", 8, -10, 5)], begin_s=BEGIN_S, given=given)
     assert times(report) == {"old": (0, 100), "all": (50, 80)}
+    # What it held before is not held against the work that is left: all of it is kept.
+    assert simulated([old], begin_s=BEGIN_S, given=given).goodput == 1.0
+    unsaved = replace(old, work_s=60.0, placed=replace(placed, unsaved_s=20.0))
+    report = simulated([unsaved], begin_s=BEGIN_S, given=given)
+    assert (report.tally["held_s"], report.goodput) == (2 * 60, 1.0)
     over = replace(old, held_s=90.0)
     assert simulated([over], begin_s=BEGIN_S, given=given).tally["time_limits"] == 1
 
