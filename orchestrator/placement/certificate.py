@@ -17,6 +17,7 @@ from orchestrator.placement.explain import axis_sentence, counted, listed
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.outcome import KNOWN_TIERS, axis_outcomes
 from orchestrator.placement.placement import AxisOutcome
+from orchestrator.placement.report import axis_report
 from orchestrator.placement.seating import numbered
 from orchestrator.spec.sections import PlacementSpec, Tier
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Slot
@@ -32,17 +33,7 @@ class Certificate:
 
     def as_json(self) -> dict[str, Any]:
         """JSON-compatible values: {ok, axes: [{axis, asked, mode, groups, widest, outside}], violations}."""
-        axes = [
-            {
-                "axis": outcome.axis,
-                "asked": outcome.asked.value,
-                "mode": outcome.mode,
-                "groups": outcome.groups,
-                "widest": outcome.widest.value,
-                "outside": outcome.outside,
-            }
-            for outcome in self.axes
-        ]
+        axes = [axis_report(outcome) for outcome in self.axes]
         return {"ok": self.ok, "axes": axes, "violations": list(self.violations)}
 
 

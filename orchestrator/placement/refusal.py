@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from orchestrator.placement.explain import counted, counted_domains, listed
 from orchestrator.placement.mesh import Mesh
@@ -12,7 +13,7 @@ from orchestrator.placement.packing import Level, Packer
 from orchestrator.placement.placement import Refusal
 from orchestrator.placement.pockets import UNKNOWN, PocketTable
 from orchestrator.spec.sections import Tier
-from orchestrator.topology.fabric import Fabric
+from orchestrator.topology.fabric import Fabric, Node
 from orchestrator.topology.names import natural_key
 
 _DETAILS_SHOWN = 20
@@ -49,28 +50,25 @@ def refuse(
     *,
     ever: bool,
     cut_short: bool,
+    away: Sequence[Node] = (),
     changes: tuple[str, ...] = (),
 ) -> Refusal:
-    """The refusal for a job that fits none of `tables` (one per accelerator type: type, pockets)."""
+    """The refusal for a job that fits none of `tables` (one per accelerator type: type, pockets). `away`: nodes that
+    would serve it and take no work now."""
     free = sum(len(pocket.free) for _, table in tables for pocket in table.pockets)
     total = sum(pocket.total for _, table in tables for pocket in table.pockets)
     state = f"{free} of {counted(total, 'usable accelerator')} free, {mesh.size} needed"
-    state += _partitioned([table for _, table in tables])
+    state += _partitioned([table for _, table in tables]) + _away(away)
     several = sum(1 for _, table in tables if table.pockets) > 1
     if several:
         state += "; a job does not mix accelerator types"
     for block in _blocks(mesh, required):
-        misses: list[_Miss] = []
-        notes: list[str] = []
-        for kind, table in tables:
-            misses += _misses(table, block, kind if several else None, several)
-            notes += _unlabelled(table, block)
-        fits = max(
-            (sum(m.fits for m in _misses(table, block, None, False)) for _, table in tables), default=0
-        )
+        by_type = [_misses(table, block, kind, several) for kind, table in tables]
+        fits = max((sum(miss.fits for miss in misses) for misses in by_type), default=0)
         if fits >= block.count:
             continue
-        misses.sort(key=lambda miss: (miss.missing, natural_key(miss.domain)))
+        notes = [note for _, table in tables for note in _unlabelled(table, block)]
+        misses = sorted(chain(*by_type), key=lambda miss: (miss.missing, natural_key(miss.domain)))
         if not misses:
             return Refusal("; ".join([*notes, state]), tuple(notes), ever, changes)
         message = misses[0].sentence
@@ -92,6 +90,15 @@ def _partitioned(tables: Sequence[PocketTable]) -> str:
     total = sum(parts.values())
     take = "takes" if total == 1 else "take"
     return f"; {counted(total, 'accelerator')} cut into parts (MIG) {take} no ranks ({listed(list(parts))})"
+
+
+def _away(nodes: Sequence[Node]) -> str:
+    """`; lost: n1; cordoned: n2, n3`."""
+    kinds = {
+        "lost": [node.name for node in nodes if not node.alive],
+        "cordoned": [node.name for node in nodes if node.alive],
+    }
+    return "".join(f"; {kind}: {listed(names)}" for kind, names in kinds.items() if names)
 
 
 def no_such_accelerator(wanted: str, fabric: Fabric) -> Refusal:

@@ -113,6 +113,7 @@ class _Question:
             tables,
             ever=self.ever(_whole(self.fabric).slots()),
             cut_short=cut_short,
+            away=self._away(),
             changes=smallest_change(self.mesh, self.rules, [table for _, table in tables]),
         )
 
@@ -173,6 +174,17 @@ class _Question:
 
     def _of_kind(self, kind: str | None) -> Usable:
         return lambda node: self._mixes or node.accelerator == kind
+
+    def _away(self) -> list[Node]:
+        """Nodes that take no work now, of a type that the job takes. Ray forgets the type and size of a dead one."""
+        kinds = {kind for kind in self._kinds() if kind is not None}
+        return [
+            node
+            for node in self.fabric.nodes
+            if not (node.alive and node.schedulable)
+            and (node.accelerators or not node.alive)
+            and (self._mixes or node.accelerator is None or node.accelerator in kinds)
+        ]
 
     def ever(self, slots: AbstractSet[Slot]) -> bool:
         """Whether the job fits on the fabric when all `slots` are free; True when the search gave up: not known to be

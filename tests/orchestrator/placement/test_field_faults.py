@@ -72,7 +72,7 @@ def test_row_2_after_a_node_loss_one_gang_is_complete_and_the_other_holds_nothin
     first, second = gangs(fabric, room, ParallelismSpec(tp=8, dp=2), ["first", "second"])
     assert len(placed_of(first)) == 16
     assert isinstance(second, Wait)
-    assert "8 of 32 usable accelerators free, 16 needed" in (second.sentence, *second.details)
+    assert "8 of 32 usable accelerators free, 16 needed; lost: d" in (second.sentence, *second.details)
 
 
 def placed_of(decision: Decision) -> tuple[Slot, ...]:

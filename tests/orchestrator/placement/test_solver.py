@@ -160,7 +160,7 @@ def test_dead_and_cordoned_nodes_are_left_out() -> None:
     )
     assert placed(ask(fabric)) == [("n2", 0)]
     answer = refused(ask(fabric, dp=2))
-    assert answer.message == "1 of 1 usable accelerator free, 2 needed"
+    assert answer.message == "1 of 1 usable accelerator free, 2 needed; lost: n0; cordoned: n1"
     assert answer.ever, "the dead node may come back"
 
 
