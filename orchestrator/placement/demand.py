@@ -8,6 +8,7 @@ from enum import Enum, auto
 from orchestrator.estimate.flops import flops_per_token
 from orchestrator.estimate.hardware import peak_flops
 from orchestrator.estimate.share import Stage
+from orchestrator.estimate.stages import stages_of
 from orchestrator.estimate.traffic import pipeline_traffic, step_traffic
 from orchestrator.placement.mesh import Mesh, Ranks
 from orchestrator.spec.job import JobSpec
@@ -130,7 +131,7 @@ def _sent(spec: JobSpec) -> dict[str, float]:
     bounds = [round(i * model.layers / stages) for i in range(stages + 1)]
     most: dict[str, float] = {}
     for rank in range(plan.pp):
-        held = [Stage(range(bounds[i], bounds[i + 1]), i, stages) for i in range(rank, stages, plan.pp)]
+        held = [Stage(range(bounds[i], bounds[i + 1]), i, stages) for i in stages_of(plan, rank)]
         for axis, sent in step_traffic(spec, held).items():
             most[axis] = max(most.get(axis, 0.0), sent)
     if plan.pp > 1:

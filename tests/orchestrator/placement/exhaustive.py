@@ -104,9 +104,14 @@ def flows(demand: Demand, group: Sequence[int], seat: Sequence[Label]) -> Iterat
 
 
 def seconds(
-    plan: ParallelismSpec, demands: Sequence[Demand], seat: Sequence[Label], numbers: Numbers
+    plan: ParallelismSpec,
+    demands: Sequence[Demand],
+    seat: Sequence[Label],
+    numbers: Numbers,
+    hidden_s: float = 0.0,
 ) -> float:
-    total = 0.0
+    """`hidden_s`: how long backward takes, behind which overlapped axes are sent at a twentieth of their time."""
+    exposed = overlapped = 0.0
     for demand in demands:
         link: defaultdict[int, float] = defaultdict(float)
         load: defaultdict[tuple[int, str], float] = defaultdict(float)
@@ -120,8 +125,12 @@ def seconds(
                     if domain is not None and numbers[TIERS[passed]][2] is not None:
                         load[passed, domain] += size
         uplinks = [size / (numbers[TIERS[level]][2] or 1.0) for (level, _), size in load.items()]
-        total += max([*link.values(), *uplinks]) + demand.messages * numbers[TIERS[widest]][1]
-    return total
+        taken = max([*link.values(), *uplinks]) + demand.messages * numbers[TIERS[widest]][1]
+        exposed, overlapped = (
+            (exposed, overlapped + taken) if demand.overlapped else (exposed + taken, overlapped)
+        )
+    hidden = min(overlapped, hidden_s)
+    return exposed + (overlapped - hidden) + hidden / 20
 
 
 def demanded(plan: ParallelismSpec, rules: PlacementSpec) -> list[tuple[int, list[int]]]:
@@ -161,11 +170,16 @@ def keeps(seat: Sequence[Label], bonds: Sequence[tuple[int, list[int]]]) -> bool
 
 
 def least(
-    workload: Workload, rules: PlacementSpec, fabric: Fabric, free: frozenset[Slot], numbers: Numbers
+    workload: Workload,
+    rules: PlacementSpec,
+    fabric: Fabric,
+    free: frozenset[Slot],
+    numbers: Numbers,
+    hidden_s: float = 0.0,
 ) -> float | None:
     """Least seconds over all seatings that keep the required rules; None when there is none."""
     plan = workload.parallelism
     room = Counter(labels(fabric, slot) for slot in sorted(free))
     bonds = demanded(plan, rules)
     allowed = (seat for seat in seatings(plan.world_size, room) if keeps(seat, bonds))
-    return min((seconds(plan, workload.demands, seat, numbers) for seat in allowed), default=None)
+    return min((seconds(plan, workload.demands, seat, numbers, hidden_s) for seat in allowed), default=None)

@@ -12,7 +12,14 @@ from orchestrator.placement.demand import Demand, Pattern, Workload
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement
 from orchestrator.placement.solver import solve
-from orchestrator.spec.sections import AxisRule, ParallelismSpec, PlacementSpec, ResourcesSpec, Tier
+from orchestrator.spec.sections import (
+    AxisRule,
+    ParallelismSpec,
+    PlacementSpec,
+    Precision,
+    ResourcesSpec,
+    Tier,
+)
 from orchestrator.topology.fabric import Fabric, Node, Slot
 from orchestrator.topology.links import Link
 from tests.orchestrator.placement import exhaustive
@@ -48,7 +55,7 @@ def fabric_of(random: Random) -> tuple[Fabric, frozenset[Slot], exhaustive.Numbe
         islands = {i: f"n{number}-{i // 2}" for i in range(width)} if shape == "pairs" else {}
         if not islands:
             domains[Tier.ISLAND] = f"i{number}"
-        nodes.append(Node(f"n{number}", width, domains, islands))
+        nodes.append(Node(f"n{number}", width, domains, islands, accelerator="H100"))
     speed, links, numbers = 400e9, {}, {}
     for tier in Tier:
         uplink = random.choice([None, None, speed / 2, speed, 2 * speed])
@@ -64,8 +71,16 @@ def fabric_of(random: Random) -> tuple[Fabric, frozenset[Slot], exhaustive.Numbe
 def job_of(random: Random, plan: ParallelismSpec) -> tuple[Workload, PlacementSpec]:
     sizes = {"tp": plan.tp, "cp": plan.cp, "ep": plan.ep, "pp": plan.pp, "dp": plan.dp * plan.cp}
     gloo = random.random() < 0.3
+    hides = random.random() < 0.5
     demands = tuple(
-        Demand(axis, _pattern(axis, gloo), size, 10 ** random.uniform(6, 10), random.choice([0, 10, 1000]))
+        Demand(
+            axis,
+            _pattern(axis, gloo),
+            size,
+            10 ** random.uniform(6, 10),
+            random.choice([0, 10, 1000]),
+            overlapped=hides and axis == "dp",
+        )
         for axis, size in sizes.items()
         if size > 1
     )
@@ -75,7 +90,8 @@ def job_of(random: Random, plan: ParallelismSpec) -> tuple[Workload, PlacementSp
         rules["tp"] = AxisRule(tier=Tier.ISLAND)
     if random.random() < 0.4:
         rules["pp"] = AxisRule(tier=random.choice([Tier.LEAF, Tier.SPINE]))
-    return Workload(plan, demands), PlacementSpec(**rules)
+    backward_flops = 10 ** random.uniform(10, 14) if hides else 0.0
+    return Workload(plan, demands, backward_flops, Precision.BF16), PlacementSpec(**rules)
 
 
 def _pattern(axis: str, gloo: bool) -> Pattern:
@@ -91,14 +107,16 @@ def compare(seed: int) -> bool:
     pockets = Counter(exhaustive.labels(fabric, slot) for slot in free)
     if sum(pockets.values()) < plan.world_size or _seatings(plan.world_size, pockets) > MOST_SEATINGS:
         return False
-    best = exhaustive.least(workload, rules, fabric, free, numbers)
+    # Half of 989.4 TFLOP/s, bf16 on an H100.
+    hidden_s = workload.backward_flops / (989.4e12 / 2)
+    best = exhaustive.least(workload, rules, fabric, free, numbers, hidden_s)
     answer = solve(Mesh.of(plan), rules, fabric, free, resources=ResourcesSpec(), workload=workload)
     assert isinstance(answer, Placement) == (best is not None), seed
     if best is None or not isinstance(answer, Placement):
         return False
     seat = [exhaustive.labels(fabric, slot) for slot in answer.slots]
     assert exhaustive.keeps(seat, exhaustive.demanded(plan, rules)), seed
-    mine = exhaustive.seconds(plan, workload.demands, seat, numbers)
+    mine = exhaustive.seconds(plan, workload.demands, seat, numbers, hidden_s)
     assert answer.cost is not None
     assert answer.cost.seconds == pytest.approx(mine, rel=1e-9), (
         f"seed {seed}: the cost of the same placement"
