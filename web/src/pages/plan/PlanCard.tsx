@@ -36,7 +36,9 @@ export function PlanCard({ entry: { place, estimate }, own, scale, pending, disa
       <div>
         <div className={styles.figure}>
           <strong>{exactly(estimate.step_s)}</strong> <span className="dim">a step</span>
-          <span className={styles.aside}>MFU {percent(estimate.mfu, 1)}</span>
+          <span className={styles.aside}>
+            MFU {percent(estimate.mfu, 1)} ({estimate.mfu_convention})
+          </span>
         </div>
         <StackedBar label="Step" parts={seconds} order={SECONDS} full={scale.step} format={exactly} />
         <div className="dim">
