@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from orchestrator.estimate.network import UNNAMED, device_of, network_of
 from orchestrator.estimate.planner import plan_cost, search
 from orchestrator.estimate.report import cost_report, search_report
 from orchestrator.spec.job import JobSpec
+from orchestrator.spec.sections import ResourcesSpec
 from orchestrator.topology.fabric import Fabric
 
 
@@ -17,7 +19,7 @@ from orchestrator.topology.fabric import Fabric
 class Question:
     auto: bool = False
     ranks: int | None = None
-    """Accelerators that a search may use. None: those of the job's own plan, or all usable ones when that has one."""
+    """Accelerators that a search may use. None: those of the job's own plan, or all `usable` ones when that has one."""
     tokens: float | None = None
     stall_s: float | None = None
     gpu_hours_between_failures: float | None = None
@@ -51,7 +53,7 @@ def ask(spec: JobSpec, fabric: Fabric, question: Question) -> Answer:
     if not question.auto:
         return Answer(own, None, notes)
     world = spec.parallelism.world_size
-    ranks = question.ranks or (world if world > 1 else usable(fabric))
+    ranks = question.ranks or (world if world > 1 else usable(fabric, spec.resources))
     found = search(spec, device, network, ranks=ranks, fabric=fabric)
     best = [cost_report(cost, device, network, **given) for cost in found.best]
     return Answer(own, search_report(found, best), notes)
@@ -65,6 +67,13 @@ def _left_out(spec: JobSpec) -> Iterator[str]:
         yield "data.document_masks is not estimated: attention is that of whole sequences"
 
 
-def usable(fabric: Fabric) -> int:
-    """Accelerators of nodes that take work."""
-    return sum(node.accelerators for node in fabric.nodes if node.alive and node.schedulable)
+def usable(fabric: Fabric, resources: ResourcesSpec) -> int:
+    """Accelerators that one job may have: whole ones of nodes that take work, of the type that it asks for, else of the
+    type with most; of all types where it mixes them."""
+    counts = Counter[str | None]()
+    for node in fabric.nodes:
+        if node.alive and node.schedulable:
+            counts[node.accelerator] += node.accelerators - len(node.partitioned)
+    if resources.accelerator is not None:
+        return counts[resources.accelerator]
+    return counts.total() if resources.mix_accelerators else max(counts.values(), default=0)

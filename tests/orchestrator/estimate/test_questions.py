@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from orchestrator.estimate.questions import Question, ask
+from orchestrator.estimate.questions import Question, ask, usable
 from orchestrator.spec import parse_spec
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Node
@@ -69,9 +70,25 @@ def test_how_many_accelerators_a_search_uses(
 ) -> None:
     answer = ask(job(parallelism=parallelism), Fabric(NODES), Question(auto=True, ranks=ranks))
     assert answer.search is not None
+    assert answer.search["best"]
     for plan in answer.search["best"]:
         degrees = plan["parallelism"]
         assert degrees["tp"] * degrees["pp"] * degrees["cp"] * degrees["dp"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [({}, 15), ({"accelerator": "A100"}, 8), ({"accelerator": "B200"}, 0), ({"mix_accelerators": True}, 23)],
+)
+def test_one_job_may_have_the_whole_accelerators_of_one_type(asked: dict[str, Any], wanted: int) -> None:
+    """Sixteen H100, one of them cut into parts, and eight A100; a cordoned and a dead node."""
+    cut = replace(NODES[1], partitioned=frozenset({3}))
+    others = (
+        Node("old", 8, accelerator="A100"),
+        Node("away", 8, accelerator="A100", schedulable=False),
+        Node("dead", 8, accelerator="H100", alive=False),
+    )
+    assert usable(Fabric((NODES[0], cut, *others)), job(resources=asked).resources) == wanted
 
 
 def test_what_is_left_out_is_said() -> None:
