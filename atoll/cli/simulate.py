@@ -32,7 +32,10 @@ def simulate(
         Path, typer.Option("--trace", metavar="FILE", help="Jobs: a Philly trace or a snapshot.")
     ],
     fabric: Annotated[
-        Path | None, typer.Option("--fabric", metavar="FILE", help="Fabric file. (default: the snapshot's)")
+        Path | None,
+        typer.Option(
+            "--fabric", metavar="FILE", help="Topology file of any known format. (default: the snapshot's)"
+        ),
     ] = None,
     policy: Annotated[
         str,
@@ -86,7 +89,7 @@ def simulate(
     from orchestrator.queue.policy import InvalidPolicyError
     from orchestrator.simulate.philly import InvalidTraceError
     from orchestrator.simulate.scenario import Scenario, run
-    from orchestrator.topology.sources.yaml_file import InvalidFabricError
+    from orchestrator.topology.sources.reading import InvalidFabricError
 
     scenario = Scenario(
         trace=trace,

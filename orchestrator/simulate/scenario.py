@@ -16,7 +16,8 @@ from orchestrator.simulate.simulation import Simulation
 from orchestrator.simulate.snapshot import fabric_of, is_snapshot, jobs_of, read_snapshot
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Slot
-from orchestrator.topology.sources.yaml_file import read_fabric_file
+from orchestrator.topology.read import FabricFile, read_fabric
+from orchestrator.topology.sources.reading import InvalidFabricError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,13 @@ def run(scenario: Scenario) -> Report:
     begin_s: float | None = None
     if is_snapshot(text):
         snapshot = read_snapshot(text, origin=origin)
-        fabric = fabric_of(snapshot) if scenario.fabric is None else read_fabric_file(scenario.fabric)
+        fabric = fabric_of(snapshot) if scenario.fabric is None else declared(scenario.fabric)
         jobs = jobs_of(snapshot, origin=origin, step_s=scenario.step_s)
         begin_s = snapshot.at.timestamp()
     elif text.lstrip("\ufeff").startswith(HEADER):
         if scenario.fabric is None:
             raise InvalidTraceError(f"{origin} says nothing of a fabric: give one (--fabric FILE)")
-        fabric = read_fabric_file(scenario.fabric)
+        fabric = declared(scenario.fabric)
         jobs = read_philly(
             text,
             origin=origin,
@@ -94,6 +95,16 @@ def faults_of(path: Path, fabric: Fabric, *, seed: int) -> list[NodeChange]:
     if '"event_type"' in text:
         return read_faults(text, fabric, origin=origin, seed=seed)
     return read_outages(text, fabric, origin=origin)
+
+
+def declared(path: Path) -> Fabric:
+    """The fabric of a topology file of any known format. InvalidFabricError, too, where it counts no accelerators."""
+    fabric = read_fabric([FabricFile.parse(str(path))]).fabric
+    if not any(node.accelerators for node in fabric.nodes):
+        raise InvalidFabricError(
+            str(path), ["says of no node how many accelerators it has; a fabric file (docs/fabric.md) does"]
+        )
+    return fabric
 
 
 def largest_island(fabric: Fabric) -> int:

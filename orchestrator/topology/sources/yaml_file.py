@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -95,17 +94,6 @@ def recognises(content: Content) -> bool:
 
 def read(content: Content) -> list[Reading]:
     return [Reading("Atoll fabric", fabric_from_yaml(content.text, origin=content.file))]
-
-
-def read_fabric_file(path: Path) -> Fabric:
-    """The fabric in a file. InvalidFabricError, also for a file that cannot be read."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidFabricError(str(path), [f"cannot be read: {error.strerror or error}"]) from None
-    except UnicodeDecodeError:
-        raise InvalidFabricError(str(path), ["is no UTF-8 text"]) from None
-    return fabric_from_yaml(text, origin=str(path))
 
 
 def fabric_from_yaml(text: str, *, origin: str) -> Fabric:
