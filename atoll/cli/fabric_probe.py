@@ -51,7 +51,7 @@ def probe(
     seconds: Annotated[
         float, typer.Option(min=0.05, max=60.0, help="How long a pair sends each way, about.")
     ] = 0.5,
-    output: Annotated[
+    out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the fabric with measured numbers, as a fabric file."),
     ] = None,
@@ -72,14 +72,14 @@ def probe(
         raise ProbeError(
             f"nothing could be measured: a pair needs two free accelerators ({why or 'no nodes'})"
         )
-    if output is not None:
-        _write(output, found)
+    if out is not None:
+        _write(out, found)
     if as_json:
         print_json(probe_json(found, probed))
     else:
         _print(standard_output(), found, probed)
-        if output is not None:
-            console.print(f"written to {escape(str(output))}")
+        if out is not None:
+            console.print(f"written to {escape(str(out))}")
 
 
 def _declared(files: list[str]) -> Fabric | None:
@@ -125,7 +125,7 @@ def _write(path: Path, found: Findings) -> None:
     try:
         path.write_text(fabric_to_yaml(found.fabric, notes=notes), encoding="utf-8")
     except OSError as error:
-        raise ProbeError(f"--output {path}: cannot be written: {error.strerror or error}") from None
+        raise ProbeError(f"--out {path}: cannot be written: {error.strerror or error}") from None
 
 
 def probe_json(found: Findings, probed: Probed) -> dict[str, Any]:

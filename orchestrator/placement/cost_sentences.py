@@ -1,4 +1,8 @@
-"""Sentences about what a placement costs: each axis by tier, the whole step, and the next best order of axes."""
+"""Sentences about what a placement costs: each axis by tier, the whole step, and the next best order of axes.
+
+The seconds are those that placements are compared by: bytes at the links' full rate, and latency. What programs really
+get of a link is the estimate's (`orchestrator.estimate`), so the sentences say which of the two they mean.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ def cost_sentences(found: Mapped) -> tuple[str, ...]:
 
 
 def _axis(axis: AxisCost) -> str:
-    """`dp: sends 12.3 ms a step: island 2.1 ms, spine 10.2 ms; the uplink of leaf l0 is the bottleneck`."""
-    sentence = f"{axis.axis}: sends {milliseconds(axis.seconds)} a step"
+    """`dp: sends 12.3 ms a step at full rate: spine 10.2 ms; the uplink of leaf l0 is the bottleneck`."""
+    sentence = f"{axis.axis}: sends {milliseconds(axis.seconds)} a step at full rate"
     if axis.by_tier:
         sentence += ": " + ", ".join(f"{tier} {milliseconds(seconds)}" for tier, seconds in axis.by_tier)
     if axis.uplink is not None:
@@ -30,7 +34,7 @@ def _axis(axis: AxisCost) -> str:
 def _total(found: Mapped) -> Sequence[str]:
     cost, other = found.best.cost, found.next_best
     assert cost is not None
-    exposed = f"communication adds {milliseconds(cost.exposed_s)} to a step"
+    exposed = f"communication at full rate adds {milliseconds(cost.exposed_s)} to a step"
     if found.best.order:
         exposed += f"; axes from the nearest: {_order(found.best.order)}"
     if other is None or other.cost is None:

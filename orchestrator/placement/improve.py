@@ -1,8 +1,9 @@
 """From a placement by an order of axes to a cheaper one that follows none, where the job is small enough to search.
 
-Small jobs are searched exactly (`exact`); somewhat larger ones by simulated annealing (Kirkpatrick et al. 1983): two
-units or groups trade places, one moves to a free place, or a ring is laid out evenly over some domains; what makes the
-step dearer is taken ever more rarely. The moves come from fixed seeds, so that the same question gets the same answer.
+Small jobs are searched exactly (`exact`); somewhat larger ones by simulated annealing (Kirkpatrick et al. 1983) from
+the cheapest of many seatings by `bisection`: two units or groups trade places, one moves to a free place, or a ring is
+laid out evenly over some domains; what makes the step dearer is taken ever more rarely. What is drawn comes from fixed
+seeds, so that the same question gets the same answer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from random import Random
 
 import numpy as np
 
+from orchestrator.placement.bisection import Bisection
 from orchestrator.placement.exact import cheapest, units_of
 from orchestrator.placement.found import Found, Judge
 from orchestrator.placement.mapping import Mapped
@@ -34,9 +36,12 @@ GATHERED, SWAPPED = 0.2, 0.2
 """Shares of moves that lay out a whole ring, and that let two whole groups of an axis trade places: unit by unit it is
 dear to get from one good form to another."""
 
-RUNS = ((4, 0), (8, 0), (16, 0), (8, 1), (16, 2), (8, 3))
-"""By run: the power of the norm that stands for the busiest uplink, which alone would show no way; and the seed of its
-moves: what one run misses, another with other moves often finds."""
+POWERS = (8, 16, 8, 16)
+"""By run the power of the norm that stands for the busiest uplink, which alone would show no way. Each run begins at
+other seats."""
+
+DRAWS = 1000
+"""Seatings by bisection that are priced, to begin at the cheapest."""
 
 
 def improved(judge: Judge, found: Mapped) -> Mapped:
@@ -45,31 +50,54 @@ def improved(judge: Judge, found: Mapped) -> Mapped:
         return found
     searched = cheapest(judge, found.best)
     best = searched.best
-    for power, seed in RUNS if searched.promising else ():
-        annealed = _Annealing(judge, best, power, seed).run()
-        best = annealed if annealed.allowed and annealed.better_than(best) else best
+    if searched.promising:
+        annealing = _Annealing(judge, best)
+        starts = annealing.starts(len(POWERS))
+        for number, power in enumerate(POWERS):
+            annealed = annealing.run(starts[number % len(starts)], power, Random(number))
+            best = annealed if annealed.allowed and annealed.better_than(best) else best
     return replace(found, best=best)
 
 
 class _Annealing:
-    def __init__(self, judge: Judge, start: Found, power: int, seed: int) -> None:
+    def __init__(self, judge: Judge, found: Found) -> None:
         assert judge.pricing is not None
-        self._judge, self._units, self._random = judge, units_of(judge), Random(seed)
-        self._size, self._power = len(self._units[0]), power
-        unit_of = [0] * judge.mesh.size
+        self._judge, self._units = judge, units_of(judge)
+        self._size = len(self._units[0])
+        self._unit_of = np.empty(judge.mesh.size, dtype=np.int64)
         for number, ranks in enumerate(self._units):
-            for rank in ranks:
-                unit_of[rank] = number
-        seats = [int(start.seating.pocket[ranks[0]]) for ranks in self._units]
-        self._tally = Tally(judge.pricing, judge.table, unit_of, seats)
+            self._unit_of[ranks] = number
+        self._given = [int(found.seating.pocket[ranks[0]]) for ranks in self._units]
+        unit_of = self._unit_of.tolist()
+        self._tally = Tally(judge.pricing, judge.table, unit_of, self._given)
         self._left = [len(pocket.free) for pocket in judge.table.pockets]
-        for seat in seats:
+        for seat in self._given:
             self._left[seat] -= self._size
-        self._bonds = _bonds(judge, start, unit_of, len(self._units))
+        self._bonds = _bonds(judge, found, unit_of, len(self._units))
         self._rings, self._lines = self._tally.rings, self._tally.lines
         self._widths = [level for level in judge.table.levels if 1 < len(set(level)) < len(level)]
+        self._random, self._power = Random(0), POWERS[0]
 
-    def run(self) -> Found:
+    def starts(self, count: int) -> list[list[int]]:
+        """At most `count` seatings of different costs that keep the rules: the cheapest by bisection, the given one."""
+        table, mesh = self._judge.table, self._judge.mesh
+        units = self._unit_of.reshape(mesh.degrees[::-1])
+        if (units == units[..., :1]).all():  # a unit is a tensor group
+            units = units[..., :1]
+        rooms = [len(pocket.free) // self._size for pocket in table.pockets]
+        bisection, random = Bisection(units, rooms, table.levels), Random(0)
+        drawn: dict[float, list[int]] = {}
+        for _ in range(DRAWS):
+            moves = dict(enumerate(bisection.seats(random)))
+            if all(self._kept(unit, moves) for unit in moves):
+                self._move(moves)
+                drawn.setdefault(round(self._tally.seconds, 12), list(moves.values()))
+        return [drawn[seconds] for seconds in sorted(drawn)[: count - 1]] + [self._given]
+
+    def run(self, start: Sequence[int], power: int, random: Random) -> Found:
+        """The cheapest seating on the way from `start`."""
+        self._power, self._random = power, random
+        self._move(dict(enumerate(start)))
         now, best = self._energy(), (self._tally.seconds, list(self._tally.seats))
         for turn in range(MOVES):
             moves = self._proposed()

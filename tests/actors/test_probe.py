@@ -68,7 +68,7 @@ def test_links_that_are_known_are_measured_and_a_bad_one_is_marked(
         f"links: {{leaf: {{kind: veth, bandwidth_bytes_per_s: {bytes_per_s(80)}}}}}\n"
     )
     output = tmp_path / "measured.yaml"
-    found = probed(network, cluster, str(declared), "--seconds", "1", "--output", str(output))
+    found = probed(network, cluster, str(declared), "--seconds", "1", "--out", str(output))
     tiers = {tier["tier"]: tier for tier in found["tiers"]}
     assert set(tiers) == {"island", "leaf", "spine"}
     assert tiers["leaf"]["bandwidth_bytes_per_s"] == pytest.approx(bytes_per_s(80), rel=0.33)

@@ -55,6 +55,21 @@ def test_a_trace(atoll: Atoll, files: tuple[str, ...]) -> None:
     assert "3 jobs on 32 accelerators, policy fifo: 3 succeeded" in ran.out
 
 
+def test_a_fabric_of_another_format(atoll: Atoll, files: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "blocks.conf").write_text("BlockName=b1 Nodes=n[1-4]\nNodeName=n[1-4] Gres=gpu:h100:8\n")
+    ran = atoll("simulate", "--fabric", str(tmp_path / "blocks.conf"), *files[3:], "--json")
+    assert (ran.code, json.loads(ran.out)["accelerators"]) == (0, 32)
+
+
+def test_a_fabric_without_accelerators_is_refused(
+    atoll: Atoll, files: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "topology.conf").write_text("SwitchName=l1 Nodes=n[1-4]\n")
+    ran = atoll("simulate", "--fabric", str(tmp_path / "topology.conf"), *files[3:])
+    assert ran.code == 2
+    assert "topology.conf: says of no node how many accelerators it has" in " ".join(ran.err.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
