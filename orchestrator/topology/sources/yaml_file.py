@@ -100,7 +100,8 @@ def read(content: Content) -> list[Reading]:
 def read_fabric_file(path: Path) -> Fabric:
     """The fabric in a file. InvalidFabricError, also for a file that cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)  # one more than is taken
     except OSError as error:
         raise InvalidFabricError(str(path), [f"cannot be read: {error.strerror or error}"]) from None
     except UnicodeDecodeError:
