@@ -14,7 +14,7 @@ from rich.table import Table
 from atoll.cli.connection import Json
 from atoll.cli.output import duration_text, print_json, standard_output
 from atoll.errors import AtollError
-from orchestrator.simulate.jobs import Assumptions
+from orchestrator.simulate.jobs import LONGEST_S, Assumptions
 
 if TYPE_CHECKING:
     from orchestrator.simulate.report import Report
@@ -61,26 +61,36 @@ def simulate(
         typer.Option(
             "--time-limit-factor",
             min=1.0,
+            max=1e6,
             help="Time limits for a trace without: duration times a random factor from 1 to this one.",
         ),
     ] = None,
     faster: Annotated[
-        float, typer.Option("--faster", min=0.001, help="Divides the time between submissions of the trace.")
+        float,
+        typer.Option(
+            "--faster", min=0.001, max=1e6, help="Divides the time between submissions of the trace."
+        ),
     ] = 1.0,
     start_s: Annotated[
-        float, typer.Option("--start-s", min=0.0, help="From a placement to its first step.")
+        float, typer.Option("--start-s", min=0.0, max=LONGEST_S, help="From a placement to its first step.")
     ] = _GIVEN.start_s,
     checkpoint_every_s: Annotated[
-        float, typer.Option("--checkpoint-every-s", min=0.0, help="Work between checkpoints; 0: none.")
+        float,
+        typer.Option(
+            "--checkpoint-every-s", min=0.0, max=LONGEST_S, help="Work between checkpoints; 0: none."
+        ),
     ] = _GIVEN.checkpoint_every_s,
     save_s: Annotated[
-        float, typer.Option("--save-s", min=0.0, help="Time to save when a job is told to go.")
+        float, typer.Option("--save-s", min=0.0, max=LONGEST_S, help="Time to save when a job is told to go.")
     ] = _GIVEN.save_s,
     round_s: Annotated[
-        float, typer.Option("--round-s", min=0.01, help="Between two passes over the queue.")
+        float, typer.Option("--round-s", min=0.01, max=LONGEST_S, help="Between two passes over the queue.")
     ] = _GIVEN.round_s,
     step_s: Annotated[
-        float, typer.Option("--step-s", min=0.0001, help="Of jobs in a snapshot that have made no step.")
+        float,
+        typer.Option(
+            "--step-s", min=0.0001, max=LONGEST_S, help="Of jobs in a snapshot that have made no step."
+        ),
     ] = 1.0,
     as_json: Json = False,
 ) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.spec.document import read_document
+from orchestrator.spec.document import MAX_CHARACTERS, read_document
 from orchestrator.spec.sections import ProjectName
 from orchestrator.spec.sentences import field_sentence
 from orchestrator.spec.values import Values
@@ -64,7 +64,8 @@ class QueuePolicy(_Part):
 def read_policy_file(path: Path) -> QueuePolicy:
     """The policy in a file. InvalidPolicyError, also for a file that cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)  # one more than is taken
     except OSError as error:
         raise InvalidPolicyError(str(path), [f"cannot be read: {error.strerror or error}"]) from None
     except UnicodeDecodeError:

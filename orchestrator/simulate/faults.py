@@ -11,10 +11,14 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from orchestrator.simulate.philly import InvalidTraceError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator.simulate.jobs import LONGEST_S
+from orchestrator.simulate.philly import PROBLEMS_SHOWN, InvalidTraceError
 from orchestrator.spec.sections import Tier
+from orchestrator.spec.sentences import field_sentence
 from orchestrator.topology.fabric import Fabric, Slot
 
 DAY_S = 86_400.0
@@ -31,11 +35,7 @@ class NodeChange:
 def read_faults(text: str, fabric: Fabric, *, origin: str, seed: int) -> list[NodeChange]:
     """Changes of the fabric's nodes in the order of time. The trace's nodes are dealt out to the fabric's at random by
     `seed`; those that find no place are left out. InvalidTraceError."""
-    try:
-        document = json.loads(text)
-        entries = [_entry(number, entry) for number, entry in enumerate(document)]
-    except (ValueError, TypeError, KeyError) as error:
-        raise InvalidTraceError(f"{origin} is no fault trace: {error}") from None
+    entries = _entries(text, origin)
     names = list(dict.fromkeys(node for _, node, _ in entries))
     nodes = [node.name for node in fabric.nodes]
     random.Random(seed).shuffle(nodes)
@@ -45,12 +45,42 @@ def read_faults(text: str, fabric: Fabric, *, origin: str, seed: int) -> list[No
     return list(_changes((at_s, place[node], begins) for at_s, node, begins in entries if node in place))
 
 
-def _entry(number: int, entry: Any) -> tuple[float, str, bool]:
-    """(time, node of the trace, whether the fault begins)."""
-    kind = entry["event_type"]
-    if kind not in ("fault_start", "fault_end"):
-        raise ValueError(f"entry {number}: event_type is {kind!r}, expected fault_start or fault_end")
-    return float(entry["event_time"]) * DAY_S, str(entry["node_id"]), kind == "fault_start"
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    node_id: str | int
+    event_time: Annotated[float, Field(ge=0, le=LONGEST_S / DAY_S)]
+    """Days."""
+    event_type: Literal["fault_start", "fault_end"]
+
+
+def _entries(text: str, origin: str) -> list[tuple[float, str, bool]]:
+    """(time in seconds, node of the trace, whether the fault begins), in the order of the file."""
+    found, problems = [], []
+    for number, entry in enumerate(_list_in(text, origin), start=1):
+        try:
+            fault = _Entry.model_validate(entry)
+        except ValidationError as error:
+            problems += [f"entry {number}: {field_sentence(detail)}" for detail in error.errors()]
+            continue
+        found.append((fault.event_time * DAY_S, str(fault.node_id), fault.event_type == "fault_start"))
+    if len(problems) > PROBLEMS_SHOWN:
+        problems[PROBLEMS_SHOWN:] = [f"{len(problems) - PROBLEMS_SHOWN} more like these"]
+    if problems:
+        raise InvalidTraceError(f"{origin} is no fault trace: {'; '.join(problems)}")
+    return found
+
+
+def _list_in(text: str, origin: str) -> list[Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        what = "nested too deeply" if isinstance(error, RecursionError) else f"not valid JSON: {error}"
+        raise InvalidTraceError(f"{origin} is no fault trace: {what}") from None
+    if not isinstance(document, list):
+        what = "expected a list of {node_id, event_time, event_type}"
+        raise InvalidTraceError(f"{origin} is no fault trace: {what}")
+    return document
 
 
 def _changes(entries: Iterator[tuple[float, str, bool]]) -> Iterator[NodeChange]:

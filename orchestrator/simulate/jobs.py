@@ -9,6 +9,9 @@ from orchestrator.queue.claims import Claim
 from orchestrator.spec.sections import PlacementSpec, RecoverySpec, ResourcesSpec
 from orchestrator.topology.fabric import Slot
 
+LONGEST_S = 1e9
+"""Of every time that a file or an option gives: thirty years."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:

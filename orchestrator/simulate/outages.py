@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.simulate.faults import NodeChange, nodes_of
+from orchestrator.simulate.jobs import LONGEST_S
 from orchestrator.simulate.philly import InvalidTraceError
 from orchestrator.spec.document import read_document
 from orchestrator.spec.sentences import field_sentence
@@ -25,8 +26,8 @@ class Outage(BaseModel):
 
     down: str
     """A part of the fabric, `TIER=NAME`."""
-    at_s: Annotated[float, Field(ge=0)] = 0.0
-    for_s: Annotated[float, Field(gt=0)] | None = None
+    at_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 0.0
+    for_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
     """None: it does not come back."""
 
 

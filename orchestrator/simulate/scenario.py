@@ -17,6 +17,10 @@ from orchestrator.simulate.snapshot import fabric_of, is_snapshot, jobs_of, read
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Slot
 from orchestrator.topology.read import FabricFile, read_fabric
+from orchestrator.topology.sources.reading import InvalidFabricError
+
+MAX_CHARACTERS = 1 << 28
+"""Of a trace; ten million jobs have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,13 @@ def run(scenario: Scenario) -> Report:
     begin_s: float | None = None
     if is_snapshot(text):
         snapshot = read_snapshot(text, origin=origin)
-        fabric = fabric_of(snapshot) if scenario.fabric is None else declared(scenario.fabric)
+        fabric = fabric_of(snapshot) if scenario.fabric is None else fabric_in(scenario.fabric)
         jobs = jobs_of(snapshot, origin=origin, step_s=scenario.step_s)
         begin_s = snapshot.at.timestamp()
     elif text.lstrip("\ufeff").startswith(HEADER):
         if scenario.fabric is None:
             raise InvalidTraceError(f"{origin} says nothing of a fabric: give one (--fabric FILE)")
-        fabric = declared(scenario.fabric)
+        fabric = fabric_in(scenario.fabric)
         jobs = read_philly(
             text,
             origin=origin,
@@ -76,9 +80,13 @@ def run(scenario: Scenario) -> Report:
     return simulation.run()
 
 
-def declared(path: Path) -> Fabric:
-    """The fabric in a topology file of any known format. InvalidFabricError."""
-    return read_fabric([FabricFile.parse(str(path))]).fabric
+def fabric_in(path: Path) -> Fabric:
+    """The fabric in a topology file of any known format."""
+    fabric = read_fabric([FabricFile.parse(str(path))]).fabric
+    if not any(node.accelerators for node in fabric.nodes):
+        what = "says of no node how many accelerators it has: no job can be placed on it"
+        raise InvalidFabricError(str(path), [what])
+    return fabric
 
 
 def changes_of(scenario: Scenario, fabric: Fabric) -> list[NodeChange]:
@@ -112,9 +120,14 @@ def largest_island(fabric: Fabric) -> int:
 
 
 def read_text(path: Path) -> str:
+    """InvalidTraceError for a file that cannot be read, is no text, or too long."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8", newline="") as file:
+            text = file.read(MAX_CHARACTERS + 1)
     except OSError as error:
         raise InvalidTraceError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise InvalidTraceError(f"{path} is no UTF-8 text") from None
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidTraceError(f"{path} has more than {MAX_CHARACTERS} characters")
+    return text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from enum import IntEnum
 
@@ -100,7 +100,10 @@ class Simulation:
             self._now_s = now_s
             while self._events and self._events[0][0] <= now_s + 1e-9:
                 _, kind, name, number, asked_s = heapq.heappop(self._events)
-                self._happen(_Kind(kind), name, number, asked_s)
+                if kind == _Kind.NODE:
+                    self._change_nodes([(name, bool(number)), *self._further_nodes(now_s)])
+                else:
+                    self._happen(_Kind(kind), name, number, asked_s)
             if self._waiting or self._limit_due:
                 self._pass()
         return self._report()
@@ -109,9 +112,6 @@ class Simulation:
         heapq.heappush(self._events, (at_s, int(kind), name, number, asked_s))
 
     def _happen(self, kind: _Kind, name: str, number: int, asked_s: float) -> None:
-        if kind is _Kind.NODE:
-            self._change_node(name, alive=bool(number))
-            return
         life = self._lives[name]
         if kind is _Kind.SUBMIT:
             self._waiting[name] = life
@@ -124,22 +124,29 @@ class Simulation:
         elif kind is _Kind.GONE:
             self._release(life, life.vacated(self._now_s, asked_s, self._given))
 
-    def _change_node(self, name: str, *, alive: bool) -> None:
-        """A node goes or comes; gangs that lie on it lose it."""
+    def _further_nodes(self, now_s: float) -> Iterator[tuple[str, bool]]:
+        """The changes of nodes that come next, up to another event."""
+        while self._events and self._events[0][0] <= now_s + 1e-9 and self._events[0][1] == _Kind.NODE:
+            _, _, name, alive, _ = heapq.heappop(self._events)
+            yield name, bool(alive)
+
+    def _change_nodes(self, changes: Sequence[tuple[str, bool]]) -> None:
+        """Nodes go or come, in this order and all at once; gangs that lie on one that goes lose it."""
+        alive = dict(changes)
         nodes = tuple(
-            replace(node, alive=alive) if node.name == name else node for node in self._fabric.nodes
+            replace(node, alive=alive[node.name]) if node.name in alive else node
+            for node in self._fabric.nodes
         )
         self._fabric = Fabric(nodes, self._fabric.links)
-        if not alive:
-            hit = [
-                job_id
-                for job_id, job in self._running.items()
-                if any(slot.node == name for slot in job.holding.slots)
-            ]
-            for job_id in hit:
+        lost = list(dict.fromkeys(name for name, comes in changes if not comes))
+        order = {name: number for number, name in enumerate(lost)}
+        for job_id, job in list(self._running.items()):
+            hit = {slot.node for slot in job.holding.slots} & order.keys()
+            if hit:
                 self._tally.node_losses += 1
                 life = self._lives[job_id]
-                self._release(life, life.lose_node(name, self._now_s, self._given))
+                first = min(hit, key=order.__getitem__)
+                self._release(life, life.lose_node(first, self._now_s, self._given))
         self._solves += self._placer.solves
         self._placer = Placer(self._discipline.seen(self._fabric))
         self._room = free_room(self._placer.fabric, [job.holding for job in self._running.values()])

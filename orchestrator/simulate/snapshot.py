@@ -80,7 +80,7 @@ def is_snapshot(text: str) -> bool:
         return False
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and document.get("format") == FORMAT
 

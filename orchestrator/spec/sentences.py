@@ -39,9 +39,10 @@ def violation(error: ErrorDetails) -> Violation:
 def field_sentence(error: ErrorDetails) -> str:
     """The same for documents other than job files: `nodes.3.leaf: must be text, not 7`."""
     path = ".".join(str(part) for part in error["loc"])
+    where = f"{path}: " if path else ""
     if error["type"] == "extra_forbidden":
-        return f"{path}: is not a known key"
-    return f"{path}: {'is required' if error['type'] == 'missing' else _message(error)}"
+        return f"{where}is not a known key"
+    return f"{where}{'is required' if error['type'] == 'missing' else _message(error)}"
 
 
 def _message(error: ErrorDetails) -> str:

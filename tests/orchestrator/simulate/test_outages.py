@@ -50,7 +50,14 @@ def test_every_wrong_entry_is_named() -> None:
     assert "entry 2: at_s: must be at least 0" in told
     assert "entry 2: until: is not a known key" in told
     assert "entry 3: down: 'l0' names no part of the fabric" in told
-    assert "entry 4: " in told
+    assert "entry 4: must be a mapping" in told
+
+
+@pytest.mark.parametrize("number", [".inf", ".nan", "1e300"])
+def test_times_without_end_are_refused(number: str) -> None:
+    for field in ("at_s", "for_s"):
+        with pytest.raises(InvalidTraceError, match=f"entry 1: {field}: must be"):
+            changes(f"- {{down: leaf=l0, {field}: {number}}}")
 
 
 @pytest.mark.parametrize("text", ["", "{down: leaf=l0}", "leaf=l0"])

@@ -13,6 +13,7 @@ from orchestrator.queue.policy import QueuePolicy
 from orchestrator.simulate.discipline import FIFO, FIFO_WITHOUT_TOPOLOGY, PRODUCTION, Discipline
 from orchestrator.simulate.faults import NodeChange
 from orchestrator.simulate.jobs import Assumptions, Placed, Shape, SimulatedJob
+from orchestrator.simulate.placing import Placer
 from orchestrator.simulate.report import JobOutcome, Report
 from orchestrator.simulate.simulation import Simulation
 from orchestrator.spec.sections import RecoverySpec
@@ -140,6 +141,23 @@ class TestLostNodes:
         report = simulated([job("a", 8, 0, 100)], changes=self.CHANGES[:1])
         assert report.states == {"recovering": 1}
         assert "8 needed" in of(report, "a").message
+
+
+def test_a_whole_leaf_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`big` (l0 and l1n0) loses two nodes and counts once; `small` beside it (l1n1) goes on. What goes at one time is
+    one change of the fabric: a Placer for each of 1,000 nodes of a spine took minutes."""
+    placers: list[Placer] = []
+
+    def counting(seen: Fabric) -> Placer:
+        placers.append(Placer(seen))
+        return placers[-1]
+
+    monkeypatch.setattr("orchestrator.simulate.simulation.Placer", counting)
+    gone = [NodeChange(50.0, "l0n0", False), NodeChange(50.0, "l0n1", False)]
+    report = simulated([job("big", 6, 0, 100), job("small", 2, 0, 100)], changes=gone)
+    assert (report.tally["node_losses"], of(report, "big").state) == (1, "recovering")
+    assert (of(report, "small").state, of(report, "small").placements) == ("succeeded", 1)
+    assert len(placers) == 2
 
 
 def test_a_job_that_runs_when_it_begins() -> None:

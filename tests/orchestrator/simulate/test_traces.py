@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.queue.policy import InvalidPolicyError, read_policy_file
 from orchestrator.simulate.faults import NodeChange, nodes_of, read_faults
 from orchestrator.simulate.philly import InvalidTraceError, mesh_for, read_philly
-from orchestrator.simulate.scenario import Scenario, largest_island, run
+from orchestrator.simulate.scenario import Scenario, largest_island, read_text, run
+from orchestrator.topology.sources.reading import InvalidFabricError
 from tests.orchestrator.queue.small_cluster import fabric
 
 HEADER = "timestamp,duration,num_gpus,gpu_time,cluster\n"
@@ -30,7 +32,7 @@ def test_jobs_come_in_the_order_of_time() -> None:
 
 def test_every_wrong_line_is_named() -> None:
     text = HEADER + "yesterday,66.0,1,66.0,a\n2017-10-09 07:01:55,0,1,0,a\n2017-10-09 07:01:55,5\n"
-    with pytest.raises(InvalidTraceError, match=r"t\.csv: line 2: .*; line 3: .*at least 1; line 4: "):
+    with pytest.raises(InvalidTraceError, match=r"t\.csv: line 2: .*; line 3: .*more than 0.*; line 4: "):
         philly(text)
     with pytest.raises(InvalidTraceError, match="it holds no job"):
         philly(HEADER)
@@ -86,6 +88,101 @@ def test_nodes_are_dealt_by_the_seed_and_the_rest_is_left_out() -> None:
     ]
     assert found[0] == found[1] != found[2]
     assert sorted(found[0]) == ["l0n0", "l0n1", "l1n0", "l1n1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "flaw"),
+    [
+        ("2017-10-09 07:01:55,nan,1,5,a", "duration: must be seconds, .*, not 'nan'"),
+        ("2017-10-09 07:01:55,inf,1,5,a", "duration: must be seconds, .*, not 'inf'"),
+        ("2017-10-09 07:01:55,1e300,1,5,a", "duration: must be seconds, .*, not '1e300'"),
+        ("2017-10-09 07:01:55,-5,1,5,a", "duration: must be seconds, .*, not '-5'"),
+        ("2017-10-09 07:01:55,5,1.0,5,a", "num_gpus: must be a whole number from 1 to 100000, not '1.0'"),
+        ("yesterday,5,1,5,a", "timestamp: must be a time like 2017-10-09 07:01:55, not 'yesterday'"),
+        ("2017-10-09 07:01:55,5", "2 fields, expected 5"),
+        ("2017-10-09 07:01:55,5,1,5,a,b", "6 fields, expected 5"),
+        ("2017-10-09 07:01:55,5,1,5," + "a" * 200_000, "field larger than field limit"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_would_be_right(line: str, flaw: str) -> None:
+    text = HEADER + "2017-10-09 07:01:55,5,1,5,a\n\n" + line + "\n"
+    with pytest.raises(InvalidTraceError, match=rf"t\.csv: line 4: {flaw}"):
+        philly(text)
+
+
+def test_all_fields_of_a_line_and_the_count_of_the_rest() -> None:
+    with pytest.raises(
+        InvalidTraceError, match=r"line 2: timestamp: .*; line 2: duration: .*; line 2: num_gpus: "
+    ):
+        philly(HEADER + "x,y,z,5,a\n")
+    with pytest.raises(InvalidTraceError, match=r"line 11: [^;]*; 2 more like these$"):
+        philly(HEADER + "x,5,1,5,a\n" * 12)
+
+
+def test_other_columns_are_refused() -> None:
+    with pytest.raises(InvalidTraceError, match=r"t\.csv: line 1: the columns must be timestamp,duration"):
+        philly("timestamp,duration,num_gpus,gpu_time,clusters\n2017-10-09 07:01:55,5,1,5,a\n")
+
+
+def test_as_other_systems_write_it() -> None:
+    """A byte order mark, carriage returns, quotes; a zone is believed."""
+    text = '\ufeff"timestamp",duration,num_gpus,gpu_time,cluster\r\n2017-10-09 07:00:00,5,1,5,a\r\n'
+    text += '"2017-10-09T10:00:00+02:00",6,1,6,b\r\n'
+    assert philly(text) == [("000002", 1, 0.0, 5.0, "a"), ("000003", 1, 3600.0, 6.0, "b")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "flaw"),
+    [
+        ({"node_id": "a", "event_type": "fault_start"}, "entry 1: event_time: is required"),
+        (
+            {"node_id": "a", "event_time": float("nan"), "event_type": "fault_end"},
+            "entry 1: event_time: must be",
+        ),
+        (
+            {"node_id": "a", "event_time": -1, "event_type": "fault_end"},
+            "entry 1: event_time: must be at least 0",
+        ),
+        (
+            {"node_id": "a", "event_time": 1e300, "event_type": "fault_end"},
+            "entry 1: event_time: must be at most",
+        ),
+        (7, "entry 1: must be a mapping"),
+    ],
+)
+def test_a_wrong_fault_is_named(entry: object, flaw: str) -> None:
+    with pytest.raises(InvalidTraceError, match=f"f is no fault trace: {flaw}"):
+        read_faults(json.dumps([entry]), fabric(), origin="f", seed=0)
+
+
+def test_brackets_without_end(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTraceError, match="f is no fault trace: nested too deeply"):
+        read_faults("[" * 100_000, fabric(), origin="f", seed=0)
+    path = tmp_path / "trace"
+    path.write_text('{"a":' * 100_000)
+    with pytest.raises(InvalidTraceError, match="is no trace that is known"):
+        run(Scenario(path))
+
+
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(InvalidTraceError, match="/dev/zero has more than"):
+        read_text(Path("/dev/zero"))
+    with pytest.raises(InvalidPolicyError, match=r"/dev/zero: .* characters are too many"):
+        read_policy_file(Path("/dev/zero"))
+
+
+def test_a_fabric_of_any_known_format(tmp_path: Path) -> None:
+    """As `atoll plan` takes it: here Slurm's switches and node lines."""
+    (tmp_path / "t.csv").write_text(HEADER + "2017-10-09 07:01:55,5,1,5,a\n")
+    slurm = tmp_path / "slurm.conf"
+    slurm.write_text("NodeName=n[1-4] Gres=gpu:h100:8\nSwitchName=l Nodes=n[1-4]\n")
+    report = run(Scenario(tmp_path / "t.csv", fabric=slurm))
+    assert (report.accelerators, dict(report.states)) == (32, {"succeeded": 1})
+    slurm.write_text("SwitchName=l Nodes=n[1-4]\n")
+    with pytest.raises(
+        InvalidFabricError, match=r"slurm\.conf: says of no node how many accelerators it has"
+    ):
+        run(Scenario(tmp_path / "t.csv", fabric=slurm))
 
 
 @pytest.mark.parametrize("text", ["{}x", '[{"node_id": 1}]', '[{"event_type": "x"}]', "3"])
