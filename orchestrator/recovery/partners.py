@@ -51,11 +51,10 @@ def _domains(nodes: Sequence[str], fabric: Fabric) -> dict[str, str]:
     for tier in (Tier.LEAF, Tier.ISLAND):
         found = {node: _domain(node, fabric, tier) for node in nodes}
         if len(set(found.values())) > 1:
-            return found
+            return {node: f"node {node}" if domain is None else domain for node, domain in found.items()}
     return {node: node for node in nodes}
 
 
-def _domain(node: str, fabric: Fabric, tier: Tier) -> str:
+def _domain(node: str, fabric: Fabric, tier: Tier) -> str | None:
     known = fabric.node(node)
-    domain = known.domains.get(tier) if known is not None else None
-    return f"node {node}" if domain is None else f"{tier.value} {domain}"
+    return known.domains.get(tier) if known is not None else None

@@ -390,7 +390,7 @@ class MemorySpec(Section):
     replicas: Annotated[int, Field(ge=0, le=8)] = 1
     """Copies of each snapshot on other nodes, in another failure domain where the job has more than one; the loss of
     any so many nodes leaves a copy of everything. 0: a dead rank is repaired from memory, a lost node is not."""
-    limit_bytes: Annotated[int, Field(ge=1)] | None = None
+    limit_bytes: Annotated[int, Field(ge=1, le=1_000_000_000_000_000)] | None = None
     """Memory that one node gives, its own ranks' snapshots and those of others together; what does not fit is not kept,
     and said so. Each rank needs twice its state, for itself and for each copy. Null: a quarter of the node's memory."""
 
