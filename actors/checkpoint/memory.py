@@ -98,7 +98,16 @@ class MemoryStore:
         self._partners = [orders.addresses[node] for node in orders.partners if node in orders.addresses]
         own = orders.addresses.get(orders.node)
         self._client = VaultClient(own, fence) if own is not None else None
+        if self._client is not None:
+            self._client.hold()
         self._thread: threading.Thread | None = None
+        self._turn = threading.Lock()
+        self._busy = False
+        """The snapshot before is on its way, and this rank has not said yet which it leaves out meanwhile."""
+        self._due = 0
+        """The newest step whose snapshot was left out, as far as this rank knows."""
+        self._left_out = 0
+        """No rank takes a snapshot up to this step: agreed."""
         self._spare: int | None = None
         """Descriptor of allocated memory for the next snapshot."""
         self._rewinds = 0
@@ -108,13 +117,22 @@ class MemoryStore:
 
     def rewound(self) -> None:
         """The ranks have gone back to a checkpoint: what was taken before stands for work that is undone."""
-        self._rewinds += 1
-
-    def save(self, step: int, state: Mapping[str, Stateful], extras: Mapping[str, Any]) -> None:
-        """Copies the state as of `step` finished steps; returns when that is done. One still on its way is waited for
-        first."""
-        began = time.monotonic()
         self.wait()
+        self._rewinds += 1
+        self._due = self._left_out = 0
+
+    def save(self, step: int, state: Mapping[str, Stateful], extras: Mapping[str, Any]) -> bool:
+        """Copies the state as of `step` finished steps and returns. While the snapshot before is still on its way, this
+        one is left out, by all ranks alike, instead of waited for: False then."""
+        began = time.monotonic()
+        with self._turn:
+            if self._busy:
+                self._due = step
+                return False
+        self.wait()  # for the last words of the ranks about the one before
+        if step <= self._left_out:
+            return False
+        self._busy = True
         failure: str | None = None
         file: int | None = None
         try:
@@ -130,6 +148,7 @@ class MemoryStore:
 
         self._thread = threading.Thread(target=keep, name=f"snapshot-{step}", daemon=True)
         self._thread.start()
+        return True
 
     def wait(self) -> None:
         """Returns when no snapshot is on its way any more."""
@@ -207,9 +226,21 @@ class MemoryStore:
             if failed is None:
                 failed = self._commit(generation)
                 self._prepare(size)
+            self._agree()
             return KeepResult(generation.step, sum(size for _, size in told), failed)
         except Exception as error:
             return KeepResult(generation.step, failed=f"the ranks could not agree: {describe(error)}")
+
+    def _agree(self) -> None:
+        """The ranks tell one another which snapshots they have left out meanwhile, so that all leave out the same.
+
+        A rank that has told leaves out none any more before it has heard the others, which are at the same point: it
+        waits that moment in `save`.
+        """
+        with self._turn:
+            self._busy = False
+            due = self._due
+        self._left_out = max(self._peers.gather(due))
 
     def _hand_over(self, generation: Generation, file: int) -> str | None:
         """To the own vault and the partners'; why not, if not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,9 @@ from actors.vault.server import Address, connect
 from actors.vault.wire import WireError, copy_from_json, copy_to_json, receive, receive_file, send
 from orchestrator.recovery.snapshots import Copy, Fence, Generation
 
+ANSWER_S = 900.0
+"""Longest wait for the own vault, which answers when a partner has everything; one that has ended is known at once."""
+
 
 class VaultClient:
     """Calls raise RefusedError with a sentence for people, also when the vault is gone."""
@@ -22,6 +26,11 @@ class VaultClient:
         self._own = own
         self._fence = fence
         self._connection: socket.socket | None = None
+
+    def hold(self) -> None:
+        """Connects now: a vault ends when no rank has been connected for long."""
+        with contextlib.suppress(OSError):  # said with the first snapshot
+            self._connect()
 
     def promise(self, rank: int, size: int) -> None:
         """Asks for room for the next snapshot, before it is made."""
@@ -87,13 +96,16 @@ class VaultClient:
             raise RefusedError(str(answer["refused"]))
 
     def _exchange(self, message: Mapping[str, Any], file: int | None) -> tuple[dict[str, Any], int | None]:
-        if self._connection is None:
-            self._connection = connect(self._own, local=True)
-            # It answers when a partner has everything, which may take long; when it ends, the kernel says so.
-            self._connection.settimeout(None)
+        connection = self._connect()
         try:
-            send(self._connection, message, file)
-            return receive(self._connection)
-        except WireError:
+            send(connection, message, file)
+            return receive(connection)
+        except (WireError, TimeoutError):
             self.close()
             raise
+
+    def _connect(self) -> socket.socket:
+        if self._connection is None:
+            self._connection = connect(self._own, local=True)
+            self._connection.settimeout(ANSWER_S)
+        return self._connection

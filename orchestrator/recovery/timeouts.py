@@ -44,7 +44,7 @@ VAULT_START_S = 60.0
 """Until the vault of a node is up; an attempt that has waited this long begins without it."""
 VAULT_CALL_S = 5.0
 """Longest wait for a vault that was up before."""
-VAULT_HOLD_S = 900.0
+VAULT_HOLD_S = 1800.0
 """A vault without a rank of its job for this long ends itself: the job is gone, or waits so long for a place that its
 storage will do."""
 

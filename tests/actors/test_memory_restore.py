@@ -229,7 +229,7 @@ def test_every_node_in_turn_may_be_lost(
             event = resumed(driver, attempt + 1)
             assert watch.count() == 0, f"files of checkpoints were opened after the loss of {lost}"
         assert (event.data["from"], event.data["storage_bytes_read"]) == ("partner", 0)
-        assert event.data["step"] >= goal - 2 * EVERY
+        assert event.data["step"] > goal - 20, "a snapshot that this attempt took itself"
     report = driver.end()
     assert report.outcome is Outcome.SUCCEEDED, report.message
     assert weights(driver.directory) == before

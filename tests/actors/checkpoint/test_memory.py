@@ -178,7 +178,7 @@ def both(work: Any) -> list[Any]:
 
 def save(made: list[MemoryStore], step: int, states: Any = state_of) -> list[KeepResult]:
     def work(rank: int) -> KeepResult:
-        made[rank].save(step, states(rank, step), {"step": step})
+        assert made[rank].save(step, states(rank, step), {"step": step})
         made[rank].wait()
         (result,) = made[rank].drain()
         return result
@@ -356,6 +356,30 @@ def test_after_going_back_a_smaller_step_is_the_newer_one(cluster: Cluster) -> N
         save(made, 20)
     with stores(cluster, attempt=2) as made:
         assert load(made)[1] == expected(20)
+
+
+def test_what_is_due_while_one_is_on_its_way_is_left_out_by_all(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stores(cluster) as made:
+        slow, put = threading.Event(), made[1]._put
+
+        def later(*arguments: Any) -> None:
+            assert slow.wait(30)
+            put(*arguments)
+
+        monkeypatch.setattr(made[1], "_put", later)
+        taken = [both(lambda rank: made[rank].save(10, state_of(rank, 10), {}))]
+        taken.append(both(lambda rank: made[rank].save(20, state_of(rank, 20), {})))
+        assert made[1].save(30, state_of(1, 30), {}) is False, "one rank is ahead of the other"
+        slow.set()
+        for store in made:
+            store.wait()
+        taken.append(both(lambda rank: made[rank].save(30, state_of(rank, 30), {})))
+        taken.append(both(lambda rank: made[rank].save(40, state_of(rank, 40), {})))
+    assert taken == [[True, True], [False, False], [False, False], [True, True]]
+    with stores(cluster, attempt=2) as made:
+        assert load(made)[1] == expected(40)
 
 
 def test_a_vault_that_ends_is_told_of_and_ends_nothing(cluster: Cluster) -> None:
