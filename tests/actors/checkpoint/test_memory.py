@@ -1,4 +1,8 @@
-"""Snapshots in vaults, by real ranks over gloo: kept, copied, found again, and refused when they are no good."""
+"""Snapshots in real vaults over real sockets: kept, copied, found again, and refused when they are no good.
+
+The two ranks are threads that agree without a process group; `tests/actors/training/test_snapshots.py` has whole ranks.
+Tests named by row are about faults that users of similar systems reported (field-faults.md).
+"""
 
 from __future__ import annotations
 
@@ -245,7 +249,7 @@ def test_a_lost_node_is_made_up_for_by_its_partner(cluster: Cluster, lost: str) 
     assert (HOMES.index(lost), 10) in cluster.held()["spare"], "it has its own again, for the next loss"
 
 
-def test_a_snapshot_that_is_not_complete_is_not_used(cluster: Cluster) -> None:
+def test_row_70_weights_that_are_not_finite_replace_no_good_snapshot(cluster: Cluster) -> None:
     with stores(cluster) as made:
         save(made, 10)
 
@@ -260,6 +264,25 @@ def test_a_snapshot_that_is_not_complete_is_not_used(cluster: Cluster) -> None:
     with stores(cluster, attempt=2) as made:
         _, states = load(made)
     assert states == expected(10)
+
+
+def test_row_60_a_gang_that_dies_before_a_snapshot_is_complete_has_the_one_before(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stores(cluster) as made:
+        save(made, 10)
+
+        def dies(*_: Any) -> None:
+            raise OSError("the node is gone")
+
+        monkeypatch.setattr(made[1], "_put", dies)
+        assert save(made, 20)[0].failed == "rank 1: OSError: the node is gone"
+    with stores(cluster, attempt=2) as made:
+        found, states = load(made)
+    assert states == expected(10)
+    assert [one.extras for one in found if one] == [{"step": 10}] * 2, (
+        "row 66: state and progress are of one step"
+    )
 
 
 def test_what_does_not_fit_is_refused_and_the_last_good_one_stays(cluster: Cluster) -> None:
@@ -335,7 +358,7 @@ def test_a_snapshot_of_another_model_is_passed_over(cluster: Cluster) -> None:
     assert found == [None, None]
 
 
-def test_a_rank_of_an_older_attempt_changes_nothing(cluster: Cluster) -> None:
+def test_row_40_a_rank_of_an_older_attempt_changes_nothing(cluster: Cluster) -> None:
     with stores(cluster) as old:
         save(old, 10)
         with stores(cluster, attempt=2) as new:

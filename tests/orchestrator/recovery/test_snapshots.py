@@ -1,4 +1,7 @@
-"""What a gang can go on from, given what every vault says it holds."""
+"""What a gang can go on from, given what every vault says it holds.
+
+Tests named by row are about faults that users of similar systems reported (field-faults.md).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def test_a_generation_that_one_rank_has_not_finished_is_refused_and_says_whose()
     assert found.refused == ((20, "no node holds that of rank 1"),)
 
 
-def test_generations_are_never_mixed_even_at_the_same_step() -> None:
+def test_row_66_generations_are_never_mixed_even_at_the_same_step() -> None:
     again = Generation(1, 2, 0, 10)
     found = restorable([copy("a", 0, OLD), copy("b", 1, again)], ["a", "b"], PLAN)
     assert found.restorable == ()
@@ -46,7 +49,7 @@ def test_a_later_attempt_is_newer_whatever_its_step() -> None:
     assert [one.generation for one in found.restorable] == [next_supervisor, after_rewind, later, NEW]
 
 
-def test_another_plan_is_refused() -> None:
+def test_row_72_another_plan_is_refused_and_never_read_in_part() -> None:
     other = plan_digest({"tp": 2, "dp": 1}, 2)
     assert other != PLAN != plan_digest({"tp": 1, "dp": 2}, 4)
     assert plan_digest({"dp": 2, "tp": 1}, 2) == PLAN, "the order of the keys says nothing"
