@@ -1,15 +1,15 @@
 """The vaults of a job on a Ray cluster: one detached actor a node, which outlives ranks, agents and supervisor.
 
-A node's memory is gone with the node, so is its vault. A vault ends with its job, which its last supervisor sees to;
-else by itself, once no rank of the job has been connected for `VAULT_HOLD_S`. Its memory has no name and goes with its
-process, however that ends.
+A node's memory is gone with the node, so is its vault. A vault ends with its job, which its last supervisor sees to, or
+the controller when that died; else by itself, once no rank of the job has been connected for `VAULT_HOLD_S`. Its memory
+has no name and goes with its process, however that ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -38,7 +38,7 @@ class Vaults:
         """Nodes whose vaults have answered."""
         self._serving: set[str] = set()
         """Nodes of the newest attempt."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
         """Has the vaults started, and does not wait for them: agents start meanwhile."""
@@ -78,25 +78,15 @@ class Vaults:
     def renewed(self) -> None:
         """The attempt has a complete snapshot of its own: vaults on nodes that it has left are needed no more."""
         if self._wanted.every:
-            task = asyncio.get_running_loop().create_task(self._end(lambda node: node not in self._serving))
+            job_id, serving = self._order.job_id, frozenset(self._serving)
+            task = asyncio.get_running_loop().create_task(_quietly(lambda: end(job_id, but=serving)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """The job is over: all memory is given back."""
         if self._wanted.every:
-            await self._end(lambda node: True)
-
-    async def _end(self, ends: Any) -> None:
-        def kill() -> None:
-            import ray
-
-            for node, name in _vaults_of(self._order.job_id).items():
-                if ends(node):
-                    with contextlib.suppress(ValueError):  # gone meanwhile
-                        ray.kill(ray.get_actor(name, NAMESPACE), no_restart=True)
-
-        await _quietly(kill)
+            await _quietly(lambda: end(self._order.job_id))
 
     async def _handles(self, nodes: Iterable[str]) -> dict[str, Any]:
         """By node every vault of the job, those of `nodes` started where there is none."""
@@ -140,6 +130,21 @@ class Vaults:
             return None
 
 
+def jobs() -> set[str]:
+    """Ids of the jobs of which a vault lives."""
+    return {vault[0] for name in named_actors() if (vault := naming.vault_of(name)) is not None}
+
+
+def end(job_id: str, but: Collection[str] = ()) -> None:
+    """Ends the vaults of a job on all nodes but these."""
+    import ray
+
+    for node, name in _vaults_of(job_id).items():
+        if node not in but:
+            with contextlib.suppress(ValueError):  # gone meanwhile
+                ray.kill(ray.get_actor(name, NAMESPACE), no_restart=True)
+
+
 def _vaults_of(job_id: str) -> dict[str, str]:
     """By node the names of a job's living vaults."""
     found = {}
@@ -154,7 +159,7 @@ async def _answer(question: Any) -> Any:
     return await question
 
 
-async def _quietly(work: Any) -> Any:
+async def _quietly(work: Callable[[], Any]) -> Any:
     """The answer of a call of Ray, which may ask a head that never answers; None then."""
     try:
         return await asyncio.wait_for(asyncio.to_thread(work), VAULT_CALL_S)
