@@ -19,7 +19,6 @@ from torch.distributed.checkpoint.stateful import Stateful
 
 from actors.checkpoint import packed, rng
 from actors.checkpoint.commit import describe
-from actors.checkpoint.packed import UnpackError
 from actors.checkpoint.peers import Peers
 from actors.checkpoint.staging import non_finite
 from actors.vault import memory
@@ -176,10 +175,7 @@ class MemoryStore:
         self.passed_over = []
         for generation, sources in self._orders.restorable:
             if generation.step < newer_than:
-                self.passed_over.append(
-                    (generation.step, f"the checkpoint in storage is newer, of step {newer_than}")
-                )
-                break
+                return None
             if (restored := self._load(generation, sources, state)) is not None:
                 return restored
         return None
@@ -250,7 +246,7 @@ class MemoryStore:
                 if (bad := non_finite(held.tensors)) is not None:
                     return bad
             self._put(generation, file)
-        except (RefusedError, OSError, UnpackError) as error:
+        except Exception as error:  # whatever it is: the peers wait for this rank's word
             return _sentence(error)
         return None
 
@@ -296,7 +292,7 @@ class MemoryStore:
                 held.callback(os.close, found[0])
                 content = held.enter_context(packed.unpacked(found[0]))
                 packed.require_same(content, packed.leaves(state))
-            except (RefusedError, OSError, UnpackError) as error:
+            except Exception as error:  # whatever it is: the peers wait for this rank's word
                 failure = _sentence(error)
             size = os.fstat(found[0]).st_size if found else 0
             told = self._peers.gather((failure, found is not None and found[1] != self._orders.node, size))

@@ -100,7 +100,7 @@ class Vaults:
                     handles.setdefault(node, ray.get_actor(name, NAMESPACE))
             return handles
 
-        return await _quietly(find) or {}
+        return await _quietly(find, VAULT_START_S) or {}
 
     def _vault(self, node: str) -> Any:
         import ray
@@ -159,9 +159,9 @@ async def _answer(question: Any) -> Any:
     return await question
 
 
-async def _quietly(work: Callable[[], Any]) -> Any:
+async def _quietly(work: Callable[[], Any], deadline_s: float = VAULT_CALL_S) -> Any:
     """The answer of a call of Ray, which may ask a head that never answers; None then."""
     try:
-        return await asyncio.wait_for(asyncio.to_thread(work), VAULT_CALL_S)
+        return await asyncio.wait_for(asyncio.to_thread(work), deadline_s)
     except Exception:
         return None

@@ -29,8 +29,8 @@ def copy(rank: int, step: int, size: int = 100) -> Copy:
     return Copy("n0", rank, generation(step), size, "", "plan")
 
 
-def vault(limit: int = 1000, free: int = 1 << 40) -> Vault:
-    return Vault("n0", limit, lambda: (free, 1 << 40))
+def vault(limit: int = 1000) -> Vault:
+    return Vault("n0", limit, lambda: (1 << 40, 1 << 40))
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ def test_the_limit_counts_what_is_held_and_what_is_promised() -> None:
 
 
 def test_memory_that_the_node_needs_is_not_taken() -> None:
-    held = vault(limit=1 << 50, free=int(0.05 * (1 << 40)) + 99)
+    held = Vault("n0", 1 << 50, lambda: (199, 2000))  # a twentieth of it, 100, stays free
     with pytest.raises(RefusedError, match=r"n0 has .* bytes of memory left"):
         held.promise(NOW, 0, 100)
     held.promise(NOW, 0, 99)
