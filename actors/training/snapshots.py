@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from actors.training.context import RankContext
 from actors.vault import EXTRA
 from orchestrator.lifecycle.reports import EventKind
 
+_NUMBER = re.compile(r"\d+")
 Say = Callable[[EventKind, str, Mapping[str, Any]], None]
 
 
@@ -25,6 +27,7 @@ class Snapshots:
         """(step, why) of what the supervisor found to be of no use."""
         self._kept = False
         self._reason: str | None = None
+        """Why the newest could not be kept, without its numbers: sizes and steps are new each time."""
 
     @classmethod
     def of(cls, context: RankContext) -> Snapshots | None:
@@ -50,10 +53,11 @@ class Snapshots:
         """Never waits."""
         for result in self.store.drain():
             if result.failed is not None:
-                if result.failed != self._reason:
+                reason = _NUMBER.sub("#", result.failed)
+                if reason != self._reason:
                     sentence = f"snapshot of step {result.step} not kept in memory: {result.failed}"
                     say(EventKind.SNAPSHOT_FAILED, sentence, {"step": result.step, "reason": result.failed})
-                self._reason, self._kept = result.failed, False
+                self._reason, self._kept = reason, False
             elif not self._kept:
                 data = {"stall_s": round(result.stall_s, 6), "total_s": round(result.total_s, 6)}
                 say(

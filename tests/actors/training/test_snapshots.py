@@ -142,7 +142,7 @@ def test_row_74_ranks_go_on_from_memory_to_the_bit(tmp_path: Path, nodes: Nodes,
     (kept,) = first.of("snapshot-kept")
     assert kept["step"] == 1
     assert kept["bytes"] > 10_000
-    assert "checkpoint" in first.steps[2]["cost"]["between_s"]
+    assert first.steps[2]["cost"]["phases_s"]["checkpoint"] > 0, "the copy is accounted for"
     resumed = train(job(every=1), tmp_path, nodes, attempt=2)
     (event,) = resumed.of("resumed")
     assert (event["from"], event["storage_bytes_read"], event["fetched"]) == ("memory", 0, [])
@@ -183,14 +183,15 @@ def test_row_72_under_another_plan_storage_is_read_and_said_so(tmp_path: Path, n
     train(
         changed(job(every=1), checkpoint={"every": 2, "memory": {"every": 1}}), tmp_path, nodes, stop_after=5
     )
-    shutil.rmtree(tmp_path / "checkpoints" / "step-00000005")
+    for newer in (4, 5):
+        shutil.rmtree(tmp_path / "checkpoints" / f"step-{newer:08d}")
     other = changed(job(every=1), parallelism={"tp": 1, "pp": 2, "dp": 2})
     resumed = train(other, tmp_path, nodes, attempt=2)
     (event,) = resumed.of("resumed")
-    assert (event["step"], event["from"]) == (4, "storage")
-    (skipped,) = resumed.of("snapshot-skipped")
-    assert skipped["step"] == 5
-    assert "another plan" in skipped["reason"]
+    assert (event["step"], event["from"]) == (2, "storage")
+    skipped = resumed.of("snapshot-skipped")
+    assert skipped
+    assert all(one["step"] > 2 and "another plan" in one["reason"] for one in skipped)
 
 
 def test_what_does_not_fit_is_told_once_and_ends_nothing(tmp_path: Path, whole: FakeReporter) -> None:
