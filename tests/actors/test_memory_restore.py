@@ -7,10 +7,12 @@ counted twice: by the ranks themselves, in the event, and by the kernel (inotify
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -235,3 +237,61 @@ def test_every_node_in_turn_may_be_lost(
     assert weights(driver.directory) == before
     assert vaults(job_id) == set()
     driver.assert_nothing_left()
+
+
+def processes_named(title: bytes) -> set[int]:
+    """Ids of this machine's processes of Ray that run an actor of the class."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes().startswith(b"ray::" + title):
+                found.add(int(entry.name))
+    return found
+
+
+def test_snapshots_outlive_a_killed_supervisor_and_not_their_job(
+    cluster: LocalCluster, connect: Any, new_driver: Callable[..., Any]
+) -> None:
+    launcher = connect(cluster)
+    driver = new_driver(launcher)
+    job_id, others = driver.ref.job_id, processes_named(b"Supervisor")
+    slots = tuple(Slot(node, 0) for node in SPARES)  # whose raylets no test has killed
+    driver.start(slots, spec(every=EVERY))
+    train_beyond(driver, 1, STORED + 20)
+    with opened(driver.directory) as watch:
+        (supervisor,) = processes_named(b"Supervisor") - others
+        os.kill(supervisor, signal.SIGKILL)
+        driver.assert_nothing_left()
+        assert job_id in launcher.remembered()
+        second = new_driver(launcher, job_id=job_id, incarnation=2)
+        second.start(slots, spec(every=EVERY), first_attempt=2, restarts_used=1)
+        event = resumed(second, 2)
+        assert watch.count() == 0
+    assert (event.data["from"], event.data["storage_bytes_read"]) == ("memory", 0)
+    # A vault is killed: its memory is gone with it, and the job trains on.
+    os.kill(min(processes_named(b"VaultActor")), signal.SIGKILL)
+    report = second.end()
+    assert report.outcome is Outcome.SUCCEEDED, report.message
+    assert any(e.kind is EventKind.SNAPSHOT_FAILED for e in second.events)
+    assert job_id not in launcher.remembered()
+
+
+def test_the_controller_gives_memory_back_that_nobody_else_does(
+    cluster: LocalCluster, connect: Any, new_driver: Callable[..., Any]
+) -> None:
+    launcher = connect(cluster)
+    driver = new_driver(launcher)
+    job_id, others = driver.ref.job_id, processes_named(b"Supervisor")
+    driver.start(tuple(Slot(node, 0) for node in SPARES), spec(every=EVERY))
+    train_beyond(driver, 1, 10)
+    (supervisor,) = processes_named(b"Supervisor") - others
+    os.kill(supervisor, signal.SIGKILL)
+    driver.assert_nothing_left()
+    held = processes_named(b"VaultActor")
+    assert len(held) == len(SPARES)
+    launcher.forget(job_id)
+    deadline = time.monotonic() + 60
+    while processes_named(b"VaultActor") & held and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not processes_named(b"VaultActor") & held
+    assert launcher.remembered() == []
