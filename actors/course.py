@@ -18,6 +18,7 @@ from actors.gang import Gang, NodeTooSmallError, RanksNotStartedError, StartFail
 from actors.hang_watch import HangWatch
 from actors.journal import Journal
 from actors.messages import Note, NoteKind, RankOrder
+from actors.vault.job import Vaults
 from orchestrator.health.hang import Hang
 from orchestrator.health.pace import Pace
 from orchestrator.lifecycle.reports import EventKind, GangOrder, GangPhase, LogTail, Outcome, RankFacts
@@ -69,6 +70,7 @@ class Course:
         self._spec = JobSpec.model_validate(dict(order.spec))
         self._inbox: asyncio.Queue[Note | NodeLoss | None] = asyncio.Queue()
         self._gang = Gang(order, times, self._inbox.put_nowait)
+        self._vaults = Vaults(order, self._spec)
         self._asked: EndRequest | None = None
         self._attempt = Attempt(order.first_attempt, order.slots)
         self._failed_at: float | None = None
@@ -144,7 +146,7 @@ class Course:
 
     async def _live(self) -> tuple[Outcome, Reason, str]:
         try:
-            await self._unless_asked(self._gang.open())
+            await self._unless_asked(asyncio.gather(self._gang.open(), self._vaults.start()))
         except (RayError, ValueError) as error:
             raise StartFailedError(str(error)) from error
         while True:
@@ -216,7 +218,8 @@ class Course:
         self._take_losses(attempt)
         if (known := attempt.failure(settled=False)) is not None:
             return known
-        forked = await self._fork(self._rank_order(attempt.number))
+        vaults = await self._unless_asked(self._vaults.open(attempt.number, self._order.slots))
+        forked = await self._fork(self._rank_order(attempt.number, vaults))
         trouble_since = None if forked else time.monotonic()
         phase_ends = time.monotonic() + self._times.ranks_start_s
         hangs: HangWatch | None = None
@@ -310,6 +313,8 @@ class Course:
         except ValueError:
             kind, data = EventKind.EVALUATED, {**data, "kind": note.data["kind"]}
         self.journal.event(kind, note.attempt, note.data["message"], data, note.at)
+        if kind is EventKind.SNAPSHOT_KEPT:
+            self._vaults.renewed()
         if kind is EventKind.RESUMED and isinstance(step := data.get("step"), int):
             self.step = max(self.step, step)
 
@@ -408,6 +413,8 @@ class Course:
         self.phase = GangPhase.STOPPING
         try:
             await self._gang.close()
+            if outcome is not Outcome.NODE_LOST:  # else the job is placed again, and goes on from them
+                await self._vaults.close()
         finally:
             self._write(EventKind.FINISHED, f"The gang ended: {outcome.value}.", {"outcome": outcome.value})
             self.outcome, self.reason, self.message = outcome, reason, message
@@ -418,7 +425,7 @@ class Course:
     ) -> None:
         self.journal.event(kind, self.attempt, message, data, at)
 
-    def _rank_order(self, attempt: int) -> RankOrder:
+    def _rank_order(self, attempt: int, vaults: Mapping[str, Any]) -> RankOrder:
         cpus = self._spec.resources.cpus_per_rank
         return RankOrder(
             job_id=self._order.job_id,
@@ -432,7 +439,7 @@ class Course:
             rendezvous=("", 0),
             timeout_s=self._times.collective_s,
             threads=max(1, int(cpus)),
-            extras=self._order.extras,
+            extras={**self._order.extras, **vaults},
         )
 
 

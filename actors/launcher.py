@@ -45,6 +45,16 @@ class RayLauncher:
         found |= {naming.gang_of(group["name"]) for group in _within(CALL_S, reaper.placement_groups)}
         return sorted((gang for gang in found if gang), key=lambda gang: (gang.job_id, gang.incarnation))
 
+    def remembered(self) -> Sequence[str]:
+        from actors.vault import job
+
+        return sorted(_within(CALL_S, job.jobs))
+
+    def forget(self, job_id: str) -> None:
+        from actors.vault import job
+
+        _within(CALL_S, lambda: job.end(job_id))
+
     def start(self, order: GangOrder) -> None:
         gang = GangRef(order.job_id, order.incarnation)
 

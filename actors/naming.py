@@ -7,6 +7,7 @@ import re
 from orchestrator.lifecycle.ports import GangRef
 
 _NAME = re.compile(r"atoll/(?P<job>[^/]+)/(?P<incarnation>[1-9]\d*)(?P<agent>/agent/.+)?")
+_VAULT = re.compile(r"atoll/(?P<job>[^/]+)/vault/(?P<node>.+)")
 
 
 def gang_name(gang: GangRef) -> str:
@@ -28,3 +29,14 @@ def gang_of(name: str) -> GangRef | None:
 def is_agent(name: str) -> bool:
     match = _NAME.fullmatch(name)
     return match is not None and match["agent"] is not None
+
+
+def vault_name(job_id: str, node: str) -> str:
+    """Name of a node's vault. It is the job's, not a gang's: it outlives them."""
+    return f"atoll/{job_id}/vault/{node}"
+
+
+def vault_of(name: str) -> tuple[str, str] | None:
+    """(job id, node) of a vault's name; None for any other."""
+    match = _VAULT.fullmatch(name)
+    return (match["job"], match["node"]) if match else None

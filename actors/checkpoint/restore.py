@@ -53,12 +53,32 @@ class LoadResult:
     """False when the checkpoint was written under another plan."""
 
 
-@dataclass(frozen=True, slots=True)
+class _CountingReader(FileSystemReader):
+    """DCP's file reader, which counts the bytes of the parts that it reads."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.bytes_read = 0
+
+    def _slice_file(self, file: Any, sinfo: Any) -> Any:
+        self.bytes_read += sinfo.length
+        return super()._slice_file(file, sinfo)
+
+
+@dataclass(slots=True)
 class Reader:
     directory: Path
     peers: Peers
     attempt: str
     plan: Mapping[str, Any]
+    bytes_read: int = 0
+    """Of checkpoints' files, by this rank: each is read once to be verified, and its parts once more to be loaded."""
+
+    def newest_step(self) -> int | None:
+        """The step of the newest committed checkpoint by its name, on every rank."""
+        names = self._candidates()
+        key = layout.parse_committed(names[0]) if names else None
+        return key[0] if key is not None else None
 
     def load_latest(self, state: Mapping[str, Stateful]) -> tuple[LoadResult | None, tuple[Skipped, ...]]:
         """Loads the newest good checkpoint; (None, what was skipped) when there is none."""
@@ -106,6 +126,7 @@ class Reader:
             raise UnusableError(reason)
         mine = sorted(found.files.items())[self.peers.rank :: self.peers.world_size]
         checked = [manifest.check_file(self.directory / name, file, record) for file, record in mine]
+        self.bytes_read += sum(record.bytes for _, record in mine)
         told = sorted(damage for one in self.peers.gather(checked) for damage in one if damage is not None)
         if told:
             raise UnusableError("; ".join(told))
@@ -144,13 +165,16 @@ class Reader:
         return same_plan
 
     def _read(self, name: str, target: dict[str, Any]) -> None:
+        reader = _CountingReader(self.directory / name)
         try:
             load(
                 target,
-                storage_reader=FileSystemReader(self.directory / name),
+                storage_reader=reader,
                 process_group=self.peers.group,
                 no_dist=self.peers.group is None,
             )
         except CheckpointException as error:  # a BaseException, raised alike on every rank
             rank, reason = first_failure(error)
             raise UnusableError(f"rank {rank} could not read it: {reason}") from None
+        finally:
+            self.bytes_read += reader.bytes_read

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 from actors.checkpoint import layout, rng
 from actors.checkpoint.commit import RNG_KEY, SaveResult, Snapshot, Writer, describe, rank_key
 from actors.checkpoint.peers import Peers
-from actors.checkpoint.restore import LoadResult, Reader, Skipped
+from actors.checkpoint.restore import CheckpointLoadError, LoadResult, Reader, Skipped
 from actors.checkpoint.staging import non_finite, snapshot
 
 
@@ -58,6 +58,7 @@ class CheckpointStore:
         self._plan = dict(plan or {})
         self._thread: threading.Thread | None = None
         self._finished: deque[SaveResult] = deque()
+        self._bytes_read = 0
         self.skipped: tuple[Skipped, ...] = ()
         """What the last `load_latest` found to be no good, newest first; also when it returned None."""
 
@@ -137,6 +138,19 @@ class CheckpointStore:
             results.append(self._finished.popleft())
         return results
 
+    def newest_step(self) -> int | None:
+        """The step of the newest committed checkpoint by its name alone: none of its files is read. None without one,
+        and where the directory cannot be listed. Collective."""
+        reader = Reader(directory=self._directory, peers=self._peers, attempt=self._attempt, plan=self._plan)
+        try:
+            return reader.newest_step()
+        except CheckpointLoadError:
+            return None
+
+    def bytes_read(self) -> int:
+        """Bytes that all ranks have read of checkpoints so far. Collective."""
+        return sum(self._peers.gather(self._bytes_read))
+
     def load_latest(self, state: Mapping[str, Stateful]) -> LoadResult | None:
         """Loads the newest checkpoint that is whole into `state`, and this rank's RNG when the plan is the
         same.
@@ -147,5 +161,8 @@ class CheckpointStore:
         """
         self.wait()
         reader = Reader(directory=self._directory, peers=self._peers, attempt=self._attempt, plan=self._plan)
-        result, self.skipped = reader.load_latest(state)
+        try:
+            result, self.skipped = reader.load_latest(state)
+        finally:
+            self._bytes_read += reader.bytes_read
         return result

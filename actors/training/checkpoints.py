@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from actors.checkpoint.disk import never_writable, write_durably
 from actors.checkpoint.layout import MANIFEST_NAME
 from actors.training.context import RankContext
 from actors.training.engine import Engine
+from actors.training.snapshots import Snapshots
 from orchestrator.lifecycle.reports import EventKind
 from orchestrator.spec import JobSpec
 
@@ -68,6 +70,7 @@ class Checkpoints:
             world_size=context.world_size,
             plan=spec.parallelism.model_dump(mode="json"),
         )
+        self._snapshots = Snapshots.of(context)
 
     def resume(self) -> int:
         """Loads the newest good checkpoint; returns the number of finished steps, 0 without one.
@@ -81,17 +84,67 @@ class Checkpoints:
                 f"{field}no checkpoint can be written in {self._directory}: {reason}; must be a directory on storage "
                 "that every node sees and may write"
             )
-        result = self._load()
+        began = time.monotonic()
+        step = self._resume_from_memory(began)
+        if step is None:
+            step = self._resume_from_storage(began)
         if self._spec.checkpoint.keep_best:
             self._best = self._named = self._hear(self._read_best)
+        return step
+
+    def _resume_from_storage(self, began: float) -> int:
+        result = self._load()
         if result is None:
             return 0
         self._say(
             EventKind.RESUMED,
             f"resumed after step {result.step} from {result.path.name}",
-            {"step": result.step, "path": str(result.path)},
+            {"step": result.step, "path": str(result.path), **self._origin("storage", began)},
         )
         return result.step
+
+    def _resume_from_memory(self, began: float) -> int | None:
+        """The step that was loaded; None when storage is to be read."""
+        if self._snapshots is None:
+            return None
+        stored = self._store.newest_step()
+        restored = self._snapshots.store.load(self._state, newer_than=stored or 0)
+        reached = stored or 0 if restored is None else restored.step
+        for step, reason in self._snapshots.skipped(newer_than=reached):
+            data = {"step": step, "reason": reason}
+            self._say(
+                EventKind.SNAPSHOT_SKIPPED, f"snapshot of step {step} in memory skipped: {reason}", data
+            )
+        if restored is None:
+            return None
+        if restored.step == stored:
+            self._saved_step = stored
+        self._engine.restore_progress(restored.extras)
+        where = (
+            "the memory of the nodes"
+            if restored.origin == "memory"
+            else "copies in the memory of other nodes"
+        )
+        data = {"step": restored.step, "bytes": restored.bytes, "fetched": list(restored.fetched)}
+        self._say(
+            EventKind.RESUMED,
+            f"resumed after step {restored.step} from {where}",
+            {**data, **self._origin(restored.origin, began)},
+        )
+        return restored.step
+
+    def _origin(self, name: str, began: float) -> dict[str, object]:
+        """Where a state came from, and what that cost."""
+        read = self._store.bytes_read()
+        return {"from": name, "storage_bytes_read": read, "seconds": round(time.monotonic() - began, 3)}
+
+    def keep_in_memory(self, step: int) -> None:
+        """Takes a snapshot after `step` finished steps when one is due."""
+        every = self._spec.checkpoint.memory.every
+        if self._snapshots is None or not every or step % every:
+            return
+        with self._engine.meter.between_steps("checkpoint"):
+            self._snapshots.store.save(step, self._state, self._extras(step))
 
     def ensure_one(self, step: int) -> None:
         """Saves the state after `step` finished steps when there is no checkpoint, so that `rewind` finds one."""
@@ -109,6 +162,8 @@ class Checkpoints:
             raise RuntimeError(
                 f"training.on_nonfinite is rewind, but no good checkpoint lies in {self._directory}{told}"
             )
+        if self._snapshots is not None:
+            self._snapshots.store.rewound()
         return result.step
 
     def is_due(self, step: int) -> bool:
@@ -119,16 +174,20 @@ class Checkpoints:
         """Saves the state after `step` finished steps, unless that is what lies there already."""
         if step == self._saved_step:
             return
-        training = self._spec.training
-        extras = {
+        protected = {best.step for best in (self._best, self._named) if best is not None}
+        self._store.save(
+            step, self._state, self._extras(step), asynchronous=asynchronous, protected=protected
+        )
+        self._saved_step = step
+
+    def _extras(self, step: int) -> dict[str, object]:
+        """What is kept beside the tensors: JSON values, the same on every rank."""
+        return {
             "step": step,
-            "data": {"next_sequence": self._engine.cursor(step), "seed": training.seed},
+            "data": {"next_sequence": self._engine.cursor(step), "seed": self._spec.training.seed},
             "plan": self._spec.parallelism.model_dump(mode="json"),
             **self._engine.progress(),
         }
-        protected = {best.step for best in (self._best, self._named) if best is not None}
-        self._store.save(step, self._state, extras, asynchronous=asynchronous, protected=protected)
-        self._saved_step = step
 
     def best_may_be_unknown(self, step: int) -> bool:
         """Whether the attempt before ended between a checkpoint and the evaluation that was due after it."""
@@ -167,6 +226,8 @@ class Checkpoints:
         for result in self._store.drain():
             self._failure = result.failed
             self._tell(result)
+        if self._snapshots is not None:
+            self._snapshots.report(self._say)
         self._name_best()
 
     def _load(self) -> LoadResult | None:

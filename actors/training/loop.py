@@ -114,6 +114,7 @@ class TrainingRun:
                 if step != reached:
                     continue  # what was due after `step` has been done
             if not stopped and step < training.steps:
+                self._checkpoints.keep_in_memory(step)
                 if self._checkpoints.is_due(step):
                     with self._engine.meter.between_steps("checkpoint"):
                         self._checkpoints.save(step, asynchronous=self._spec.checkpoint.asynchronous)

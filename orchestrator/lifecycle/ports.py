@@ -55,6 +55,12 @@ class Launcher(Protocol):
     def reap(self, gang: GangRef) -> bool:
         """Ends whatever is left of the gang. True when nothing is left and its slots are free."""
 
+    def remembered(self) -> Sequence[str]:
+        """Ids of the jobs whose snapshots nodes keep in memory; these outlive a job's gangs."""
+
+    def forget(self, job_id: str) -> None:
+        """Gives the memory back that nodes keep for a job."""
+
     def read_log(self, gang: GangRef, *, rank: int, attempt: int | None, offset: int, limit: int) -> LogChunk:
         """Bytes of a live rank's log. A negative offset counts from the end."""
 

@@ -290,6 +290,17 @@ class Reconciler:
                 self._record.still_leads()
                 log.warning("orphan-reaped", job_id=gang.job_id, incarnation=gang.incarnation)
                 self._launcher.reap(gang)
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Gives memory back that nodes still keep for jobs that are over: their last supervisor could not."""
+        remembered = self._launcher.remembered()  # first: a job is in SQL before it has any
+        with self._database.read() as session:
+            live = {view.id for view in read_jobs(session)}
+        for job_id in remembered:
+            if job_id not in live and not self._stopping.is_set():
+                self._record.still_leads()
+                self._launcher.forget(job_id)
 
     def _dispatch(self, key: str, act: Callable[..., object], *arguments: object) -> None:
         """Runs an act unless the one before under the same key is still running: a slow gang stalls itself alone."""

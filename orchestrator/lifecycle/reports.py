@@ -17,7 +17,8 @@ class EventKind(StrEnum):
     """Kinds of events in a job's history. The control plane writes the first group, the supervisor the second.
 
     Keys of `data` that the control plane reads (others are kept and shown):
-    resumed {step, path}; attempt-ended {outcome, step}; evaluated {step, loss, unigram_loss};
+    resumed {step, path, from, storage_bytes_read, seconds}, `from` being memory, partner or storage, of which storage
+    alone has a path; attempt-ended {outcome, step}; evaluated {step, loss, unigram_loss};
     checkpoint-committed {step, path, bytes}; checkpoint-skipped {step or name, reason};
     any checkpoint event {pruned: [steps]} for old ones that were deleted.
     """
@@ -48,6 +49,12 @@ class EventKind(StrEnum):
     CHECKPOINT_COMMITTED = "checkpoint-committed"
     CHECKPOINT_FAILED = "checkpoint-failed"
     CHECKPOINT_SKIPPED = "checkpoint-skipped"
+    SNAPSHOT_KEPT = "snapshot-kept"
+    """The first one of an attempt that is complete in memory, copies included: step, bytes, stall_s, total_s."""
+    SNAPSHOT_FAILED = "snapshot-failed"
+    """One that could not be kept in memory, told once for each reason: step, reason."""
+    SNAPSHOT_SKIPPED = "snapshot-skipped"
+    """One in memory, newer than what the ranks resumed from, that could not be used: step, reason."""
     RESUMED = "resumed"
     EVALUATED = "evaluated"
     UPDATE_SKIPPED = "update-skipped"

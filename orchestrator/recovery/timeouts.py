@@ -40,6 +40,14 @@ CONTROLLER_END_S = LONGEST_ACT_S + CONTROL_CALL_S
 """From SIGTERM to the end of a controller: acts under way end, then the round, then the lease is given back. Whoever
 stops a controller waits this long before it is killed (which loses nothing, but leaves the lease to run out)."""
 
+VAULT_START_S = 60.0
+"""Until the vault of a node is up; an attempt that has waited this long begins without it."""
+VAULT_CALL_S = 5.0
+"""Longest wait for a vault that was up before."""
+VAULT_HOLD_S = 1800.0
+"""A vault without a rank of its job for this long ends itself: the job is gone, or waits so long for a place that its
+storage will do."""
+
 PROBE_START_S = 120.0
 """Until the actors that measure the network are up: Ray starts a process for each, which imports torch."""
 PROBE_MEET_S = 20.0

@@ -382,6 +382,19 @@ class DataSpec(Section):
     """Longest line or Parquet value, MiB."""
 
 
+class MemorySpec(Section):
+    """Snapshots in the memory of the nodes, from which a job goes on without reading storage."""
+
+    every: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    """Steps between snapshots; 0: none are kept."""
+    replicas: Annotated[int, Field(ge=0, le=8)] = 1
+    """Copies of each snapshot on other nodes, in another failure domain where the job has more than one; the loss of
+    any so many nodes leaves a copy of everything. 0: a dead rank is repaired from memory, a lost node is not."""
+    limit_bytes: Annotated[int, Field(ge=1, le=1_000_000_000_000_000)] | None = None
+    """Memory that one node gives, its own ranks' snapshots and those of others together; what does not fit is not kept,
+    and said so. Each rank needs twice its state, for itself and for each copy. Null: a quarter of the node's memory."""
+
+
 class CheckpointSpec(Section):
     """When checkpoints are written, where, and how many are kept."""
 
@@ -397,6 +410,8 @@ class CheckpointSpec(Section):
     directory: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """Absolute path on storage that every node sees; each job has a folder in it, named by its id. Null: below the
     control plane's storage directory."""
+    memory: MemorySpec = MemorySpec()
+    """Snapshots in the memory of the nodes, between these checkpoints."""
 
 
 class RecoverySpec(Section):

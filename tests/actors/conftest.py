@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -251,6 +251,12 @@ ALL_SLOTS = tuple(Slot(f"l{leaf}n{node}", index) for leaf in (0, 1) for node in 
 def all_slots() -> tuple[Slot, ...]:
     """Slot of each of the eight ranks: pairs of ranks on a node, four ranks under a leaf."""
     return ALL_SLOTS
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Callable[[str, Path], AbstractContextManager[LocalCluster]]:
+    """Makes a cluster of any shape, which ends with the context."""
+    return running_cluster
 
 
 @pytest.fixture

@@ -163,6 +163,8 @@ class FakeCluster:
         self.gangs: dict[GangRef, FakeGang] = {}
         self.history: dict[GangRef, FakeGang] = {}
         """Every gang there ever was: what SQL must know in the end."""
+        self.remembered: set[str] = set()
+        """Jobs whose snapshots some node keeps."""
         self.unreachable = False
         self.double_booked: list[str] = []
 
@@ -210,6 +212,14 @@ class FakeLauncher:
     def fabric(self) -> Fabric:
         with self._call():
             return Fabric(tuple(self.cluster.nodes.values()))
+
+    def remembered(self) -> Sequence[str]:
+        with self._call():
+            return sorted(self.cluster.remembered)
+
+    def forget(self, job_id: str) -> None:
+        with self._call():
+            self.cluster.remembered.discard(job_id)
 
     def gangs(self) -> Sequence[GangRef]:
         with self._call():

@@ -245,6 +245,16 @@ def test_orphans_are_reaped(world: World) -> None:
     assert len(world.cluster.gangs) == 1
 
 
+def test_memory_of_jobs_that_are_over_is_given_back_and_that_of_others_is_not(world: World) -> None:
+    over = world.submit(spec("over"))
+    world.until(lambda: world.state(over).is_terminal and world.is_clean())
+    lasting = world.submit(spec("lasting", steps=300))
+    world.until(lambda: world.state(lasting) is JobState.RUNNING)
+    world.cluster.remembered |= {lasting, over, "of nobody"}
+    world.reconciler.reap_orphans()
+    assert world.cluster.remembered == {lasting}
+
+
 def test_one_jobs_trouble_stops_no_other(world: World) -> None:
     bad, good = world.submit(spec("bad")), world.submit(spec("good"))
     world.launcher.broken_starts[bad] = ValueError("a bug")

@@ -49,7 +49,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
      "training.global-batch", "is not a known key; did you mean training.global_batch?"),
     ("key of another section", job(steps=3), "steps", "is not a known key here; did you mean training.steps?"),
     ("unheard-of key", job(checkpoint__colour=3), "checkpoint.colour",
-     "is not a known key; checkpoint knows every, keep, keep_best, asynchronous, directory"),
+     "is not a known key; checkpoint knows every, keep, keep_best, asynchronous, directory, memory"),
     ("in a nested section", job(placement__tp={"tier": "leaf", "mood": "required"}), "placement.tp.mood",
      "is not a known key; did you mean placement.tp.mode?"),
     # types

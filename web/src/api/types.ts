@@ -574,6 +574,15 @@ export interface components {
              * @default false
              */
             keep_best: boolean;
+            /**
+             * @description Snapshots in the memory of the nodes, between these checkpoints.
+             * @default {
+             *       "every": 0,
+             *       "limit_bytes": null,
+             *       "replicas": 1
+             *     }
+             */
+            memory: components["schemas"]["MemorySpec"];
         };
         /** CheckpointView */
         CheckpointView: {
@@ -784,12 +793,13 @@ export interface components {
          * @description Kinds of events in a job's history. The control plane writes the first group, the supervisor the second.
          *
          *     Keys of `data` that the control plane reads (others are kept and shown):
-         *     resumed {step, path}; attempt-ended {outcome, step}; evaluated {step, loss, unigram_loss};
+         *     resumed {step, path, from, storage_bytes_read, seconds}, `from` being memory, partner or storage, of which storage
+         *     alone has a path; attempt-ended {outcome, step}; evaluated {step, loss, unigram_loss};
          *     checkpoint-committed {step, path, bytes}; checkpoint-skipped {step or name, reason};
          *     any checkpoint event {pruned: [steps]} for old ones that were deleted.
          * @enum {string}
          */
-        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "hung" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
+        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "hung" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "snapshot-kept" | "snapshot-failed" | "snapshot-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
         /** EventPage */
         EventPage: {
             /** Items */
@@ -961,7 +971,12 @@ export interface components {
              *       "directory": null,
              *       "every": 0,
              *       "keep": 3,
-             *       "keep_best": false
+             *       "keep_best": false,
+             *       "memory": {
+             *         "every": 0,
+             *         "limit_bytes": null,
+             *         "replicas": 1
+             *       }
              *     }
              */
             checkpoint: components["schemas"]["CheckpointSpec"];
@@ -1196,6 +1211,32 @@ export interface components {
             size: number;
             /** Text */
             text: string;
+        };
+        /**
+         * MemorySpec
+         * @description Snapshots in the memory of the nodes, from which a job goes on without reading storage.
+         */
+        MemorySpec: {
+            /**
+             * Every
+             * @description Steps between snapshots; 0: none are kept.
+             * @default 0
+             */
+            every: number;
+            /**
+             * Limit Bytes
+             * @description Memory that one node gives, its own ranks' snapshots and those of others together; what does not fit is not kept,
+             *     and said so. Each rank needs twice its state, for itself and for each copy. Null: a quarter of the node's memory.
+             * @default null
+             */
+            limit_bytes: number | null;
+            /**
+             * Replicas
+             * @description Copies of each snapshot on other nodes, in another failure domain where the job has more than one; the loss of
+             *     any so many nodes leaves a copy of everything. 0: a dead rank is repaired from memory, a lost node is not.
+             * @default 1
+             */
+            replicas: number;
         };
         /** MetricPage */
         MetricPage: {

@@ -16,6 +16,8 @@ const TONES: Partial<Record<EventView["kind"], Tone>> = {
   hung: "bad",
   "checkpoint-failed": "bad",
   "checkpoint-skipped": "bad",
+  "snapshot-failed": "bad",
+  "snapshot-skipped": "bad",
   "cancel-requested": "repair",
   preempted: "repair",
   "time-limit-reached": "bad",
