@@ -267,7 +267,8 @@ class Reconciler:
             if waited_s >= grace_s + CANCEL_S:
                 verdict = decide.conclude_not_ending(view, waited_s)
         self._record.drained(view, report, verdict)
-        if report.lost_nodes and act is Act.POLL and (fabric := self._watch.newest().fabric) is not None:
+        fabric = self._watch.newest().fabric
+        if report.lost_nodes and act is Act.POLL and not verdict.gang_over and fabric is not None:
             self._moves.answer(view, report, fabric)
         if view.state is JobState.RUNNING and verdict.state is JobState.RUNNING:
             self._poll_due_s[view.id] = self._clock_s() + POLL_EVERY_S

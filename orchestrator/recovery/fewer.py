@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.spec.job import JobSpec
+from orchestrator.spec.parse import parse_spec
+from orchestrator.spec.violations import InvalidSpecError
 
 
 def with_replicas(document: Mapping[str, Any], dp: int) -> dict[str, Any]:
@@ -30,9 +31,9 @@ def degrees(document: Mapping[str, Any], *, below: int) -> Iterator[int]:
             yield dp
 
 
-def _valid(document: Mapping[str, Any]) -> bool:
+def _valid(document: dict[str, Any]) -> bool:
     try:
-        JobSpec.model_validate(document)
-    except ValueError:
+        parse_spec(document)
+    except InvalidSpecError:
         return False
     return True

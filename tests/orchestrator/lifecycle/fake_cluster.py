@@ -172,6 +172,7 @@ class FakeGang:
         if self.attempt:
             self.say(EventKind.ATTEMPT_ENDED, message, outcome=outcome.value, step=self.step)
         self.phase, self.outcome, self.message = GangPhase.ENDED, outcome, message
+        self.lost_nodes = ()
 
 
 class FakeCluster:

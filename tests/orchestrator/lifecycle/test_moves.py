@@ -127,6 +127,32 @@ def test_row_10_a_gang_moves_whole_or_waits(database: Database) -> None:
     world.check_history()
 
 
+@pytest.mark.parametrize("min_dp", [None, 2])
+def test_with_leave_the_job_goes_on_with_the_replicas_that_are_whole(
+    database: Database, min_dp: int | None
+) -> None:
+    """tp 2 x dp 3 on all three nodes: one is lost, and nothing stands in for it."""
+    world = world_of(database, 1, 3)
+    plan = {"tp": 2, "dp": 3, "microbatches": 2}
+    training = {"steps": 8, "global_batch": 12}
+    recovery = {} if min_dp is None else {"min_dp": min_dp}
+    job_id = world.submit(spec(parallelism=plan, training=training, recovery=recovery))
+    running(world, job_id)
+    before = nodes_of(world, job_id)
+    world.cluster.lose_node(before[0])
+    if min_dp is None:
+        world.until(lambda: world.state(job_id) is JobState.QUEUED)
+        return
+    world.until(lambda: world.state(job_id).is_terminal and world.is_clean())
+    (placement,) = world.placements(job_id)
+    assert (placement.replicas, placement.revision, nodes_of(world, job_id)) == (2, 1, before[2:])
+    event = next(event for event in world.events(job_id) if event.kind == "moved")
+    assert (event.data["rung"], event.data["replicas"]) == ("fewer-replicas", 2)
+    assert len(event.data["passed_over"]) == 2
+    assert world.state(job_id) is JobState.SUCCEEDED
+    world.check_history()
+
+
 def test_several_failures_one_after_the_other(database: Database) -> None:
     """The node, then the spare that took over from it, then a third."""
     world = world_of(database, 1, 4)

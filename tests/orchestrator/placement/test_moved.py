@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.placement.mesh import Mesh
-from orchestrator.placement.moved import Moved, Part, moved_part
+from orchestrator.placement.moved import Moved, Part, dropped, moved_part
 from orchestrator.placement.placement import Refusal
 from orchestrator.placement.room import Holding, free_room
 from orchestrator.spec.sections import AxisRule, ParallelismSpec, PlacementSpec, ResourcesSpec, Tier
@@ -154,3 +154,37 @@ def test_row_10_never_three_here_and_one_there() -> None:
         "no node of leaf l0 is free to stand in for l0n3",
         "every pipeline of the job has lost a node, so nothing of it could stay",
     )
+
+
+class TestDropped:
+    """tp 2 x dp 4 on four nodes of two: a replica a node."""
+
+    PLAN = ParallelismSpec(tp=2, dp=4)
+    PLACED = whole("l0n0", "l0n1", "l0n2", "l0n3")
+
+    def part(self, *lost: str, plan: ParallelismSpec = PLAN, placed: tuple[Slot, ...] = PLACED) -> Part:
+        fabric = fabric_of(1, 4)
+        room = free_room(fabric, [Holding(fabric_slots(fabric), 0.0)])
+        return Part(Mesh.of(plan), PlacementSpec(), ResourcesSpec(), fabric, room, placed, frozenset(lost))
+
+    def test_the_first_whole_replicas_stay_and_the_rest_is_given_back(self) -> None:
+        found = dropped(self.part("l0n1"), 2)
+        assert isinstance(found, Moved)
+        assert found.placement.slots == whole("l0n0", "l0n2")
+        assert (found.replicas, found.ranks, found.left) == (2, (), whole("l0n3"))
+        assert {axis.axis: axis.groups for axis in found.placement.axes} == {"tp": 2, "dp": 2}
+
+    def test_not_with_more_than_are_whole(self) -> None:
+        assert dropped(self.part("l0n1", "l0n2"), 3) == "2 replicas left whole, 3 needed"
+
+    def test_a_node_of_one_that_stays_and_one_that_goes_is_not_torn_apart(self) -> None:
+        """pp 2 x dp 2 crosswise: l0n1 has the last stage of the broken replica and the first of the whole one."""
+        placed = (Slot("l0n0", 0), Slot("l0n1", 0), Slot("l0n1", 1), Slot("l0n2", 0))
+        plan = ParallelismSpec(pp=2, dp=2, microbatches=2)
+        assert dropped(self.part("l0n0", plan=plan, placed=placed), 1) == (
+            "node l0n1 has ranks of a replica that stays and of one that would go"
+        )
+
+
+def fabric_slots(fabric: Fabric) -> tuple[Slot, ...]:
+    return tuple(sorted(fabric.slots()))
