@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from sqlalchemy import select
 
 from actors import naming
@@ -87,6 +88,10 @@ class Controller:
         with self.database.read() as session:
             return JobState(jobs.get(session, job_id).state)
 
+    def is_over(self, job_id: str) -> bool:
+        """It has ended, and its slots are free."""
+        return self.state(job_id).is_terminal and self.placements(job_id)[-1].released_at is not None
+
     def step(self, job_id: str) -> int:
         with self.database.read() as session:
             return jobs.get(session, job_id).step
@@ -122,7 +127,7 @@ def test_rows_8_and_44_the_spare_takes_over_from_the_node_of_rank_0(
 ) -> None:
     controller = Controller(connect(three_nodes), tmp_path)
     untouched = controller.submit(SPEC)
-    controller.until(lambda: controller.state(untouched).is_terminal, "the first job ends", untouched)
+    controller.until(lambda: controller.is_over(untouched), "the first job ends", untouched)
     assert controller.state(untouched) is JobState.SUCCEEDED
 
     job_id = controller.submit({**SPEC, "name": "broken"})
@@ -135,7 +140,7 @@ def test_rows_8_and_44_the_spare_takes_over_from_the_node_of_rank_0(
     os.kill(three_nodes.raylets[lost], signal.SIGKILL)
     controller.until(lambda: "repaired" in controller.kinds(job_id), "the job is repaired", job_id)
     assert agent(job_id, kept) == survivor, "its agent and zygote stayed"
-    controller.until(lambda: controller.state(job_id).is_terminal, "the second job ends", job_id)
+    controller.until(lambda: controller.is_over(job_id), "the second job ends", job_id)
     told = {event.kind: event for event in controller.events(job_id)}
     assert controller.state(job_id) is JobState.SUCCEEDED, told["state-changed"].message
 
@@ -154,3 +159,35 @@ def test_rows_8_and_44_the_spare_takes_over_from_the_node_of_rank_0(
     assert controller.losses(job_id) == controller.losses(untouched)
     final = [weights(tmp_path / one, STEPS) for one in (untouched, job_id)]
     assert differing(*final) == []
+
+
+def test_with_leave_one_replica_does_the_whole_batch(
+    connect: Callable[[LocalCluster], RayLauncher], tmp_path: Path
+) -> None:
+    """tp 2 x dp 2 on both nodes there are, in fp64: the weights are those of the whole job to 1e-9."""
+    plan = {"tp": 2, "dp": 2, "microbatches": 1}
+    training = {**SPEC["training"], "precision": "fp64"}
+    spec = {**SPEC, "parallelism": plan, "training": training, "recovery": {"min_dp": 1}}
+    (tmp_path / "cluster").mkdir()
+    with running_cluster("1x2x2", tmp_path / "cluster") as cluster:
+        controller = Controller(connect(cluster), tmp_path)
+        untouched = controller.submit(spec)
+        controller.until(lambda: controller.is_over(untouched), "the first job ends", untouched)
+        job_id = controller.submit({**spec, "name": "fewer"})
+        controller.until(lambda: controller.step(job_id) >= 5, "five steps are done", job_id)
+        (before,) = controller.placements(job_id)
+        os.kill(cluster.raylets[before.slots[0][0]], signal.SIGKILL)
+        controller.until(lambda: controller.is_over(job_id), "the second job ends", job_id)
+    told = {event.kind: event for event in controller.events(job_id)}
+    assert controller.state(job_id) is JobState.SUCCEEDED, told["state-changed"].message
+    (after,) = controller.placements(job_id)
+    assert (after.replicas, after.slots, after.certified) == (1, before.slots[2:], True)
+    assert told["repaired"].data["rungs"] == ["fewer-replicas"]
+    one, other = (weights(tmp_path / job, STEPS) for job in (untouched, job_id))
+    apart = one.keys() ^ other.keys()
+    assert all(name.startswith("/rank_rng/") for name in apart), "dropped ranks had generators of their own"
+    floats = [
+        name for name, value in other.items() if isinstance(value, torch.Tensor) and value.is_floating_point()
+    ]
+    assert len(floats) > 10
+    assert max(float((one[name] - other[name]).abs().max()) for name in floats) < 1e-9
