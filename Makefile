@@ -72,7 +72,7 @@ docs: .venv/.developed ## Build the documentation into site/
 
 bench: develop ## Run the benchmarks; results go to benchmarks/results/
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
-	for one in job_list overhead measuring snapshots startup recovery placement_scale simulation; do echo "== $$one"; OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$one.py; done
+	for one in job_list overhead measuring snapshots startup recovery node_loss placement_scale simulation; do echo "== $$one"; OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$one.py; done
 	$(BIN)/python -m benchmarks.fabric
 
 clean: ## Remove what the targets above made

@@ -5,29 +5,36 @@ Decisions come from `orchestrator.recovery` and the certificate; this carries th
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ray.exceptions import RayError
 
 from actors.attempt import Attempt
-from actors.gang import Gang, NodeTooSmallError, RanksNotStartedError, StartFailedError
+from actors.gang import Gang, RanksNotStartedError, StartFailedError
 from actors.hang_watch import HangWatch
+from actors.inbox import EndedOnRequestError, EndRequest, Inbox
 from actors.journal import Journal
+from actors.mender import GangOverError, Mender
 from actors.messages import Note, NoteKind, RankOrder
+from actors.reservations import NodeTooSmallError
 from actors.vault.job import Vaults
 from orchestrator.health.hang import Hang
 from orchestrator.health.pace import Pace
-from orchestrator.lifecycle.reports import EventKind, GangOrder, GangPhase, LogTail, Outcome, RankFacts
+from orchestrator.lifecycle.reports import (
+    EventKind,
+    GangOrder,
+    GangPhase,
+    LogTail,
+    Outcome,
+    RankFacts,
+)
 from orchestrator.lifecycle.said import real
 from orchestrator.lifecycle.states import Reason
 from orchestrator.placement.certificate import certify
 from orchestrator.placement.mesh import Mesh
 from orchestrator.recovery.failure import Cause, Failure, NodeLoss
-from orchestrator.recovery.ladder import GiveUp, History, Replace, RestartInPlace, next_repair
 from orchestrator.recovery.timeouts import Timeouts
 from orchestrator.spec.job import JobSpec
 
@@ -40,27 +47,8 @@ _KINDS = {Cause.NODE_LOST: EventKind.NODE_LOST, Cause.HUNG: EventKind.HUNG}
 _REASONS = {Cause.NODE_LOST: Reason.NODE_LOST, Cause.HUNG: Reason.HUNG}
 
 
-@dataclass(frozen=True, slots=True)
-class EndRequest:
-    """What the gang was asked to end for."""
-
-    outcome: Outcome
-    reason: Reason
-    message: str
-    grace_s: float
-    """Time of the ranks to finish the step they are in, save a checkpoint and end by themselves."""
-
-
 class NotCertifiedError(RuntimeError):
     """The ranks do not sit where they were placed."""
-
-
-class EndedOnRequestError(Exception):
-    """Ends an attempt on request; caught where attempts are run."""
-
-    def __init__(self, request: EndRequest) -> None:
-        super().__init__(request.message)
-        self.request = request
 
 
 class Course:
@@ -68,16 +56,13 @@ class Course:
         self._order = order
         self._times = times
         self._spec = JobSpec.model_validate(dict(order.spec))
-        self._inbox: asyncio.Queue[Note | NodeLoss | None] = asyncio.Queue()
-        self._gang = Gang(order, times, self._inbox.put_nowait)
+        self._inbox = Inbox()
+        self._gang = Gang(order, times, self._inbox.put)
         self._vaults = Vaults(order, self._spec)
-        self._asked: EndRequest | None = None
         self._attempt = Attempt(order.first_attempt, order.slots)
-        self._failed_at: float | None = None
-        self._not_started: Mapping[str, str] = {}
-        """Why agents did not fork the ranks of this attempt, by node."""
-        step, deaths = order.deaths_at_step
-        self._history = History(order.restarts_used, step, deaths)
+        self.mender = Mender(
+            order, self._gang, self._inbox, times, recovery=self._spec.recovery, write=self._write
+        )
         self._pace = Pace(times)
         self.journal = Journal()
         self.phase = GangPhase.STARTING
@@ -93,28 +78,18 @@ class Course:
     def attempt(self) -> int:
         return self._attempt.number
 
-    @property
-    def restarts_used(self) -> int:
-        return self._history.restarts_used
-
-    @property
-    def deaths_at_step(self) -> tuple[int, int]:
-        return self._history.step, self._history.deaths
-
     def cancel(self) -> None:
         """Ends the gang soon; a gang that has ended stays as it is."""
         message, grace_s = "Cancelled by a user.", self._times.kill_grace_s
-        self._ask(EndRequest(Outcome.CANCELLED, Reason.CANCELLED_BY_USER, message, grace_s))
+        self._inbox.ask(EndRequest(Outcome.CANCELLED, Reason.CANCELLED_BY_USER, message, grace_s))
 
     def vacate(self, grace_s: float) -> None:
         """Ends the gang once its ranks have saved a checkpoint, after `grace_s` in any case; asking again changes
         nothing."""
-        if self._asked is None:
-            self._ask(EndRequest(Outcome.VACATED, Reason.PREEMPTED, "The slots were given back.", grace_s))
-
-    def _ask(self, request: EndRequest) -> None:
-        self._asked = request
-        self._inbox.put_nowait(None)
+        if self._inbox.asked is None:
+            self._inbox.ask(
+                EndRequest(Outcome.VACATED, Reason.PREEMPTED, "The slots were given back.", grace_s)
+            )
 
     async def read_log(self, *, rank: int, attempt: int | None, offset: int, limit: int) -> Any:
         return await self._gang.read_log(
@@ -125,9 +100,15 @@ class Course:
         """The whole course; whatever happens, it ends with an outcome and with the slots given back."""
         try:
             outcome, reason, message = await self._live()
+        except GangOverError as over:
+            outcome, reason, message = over.verdict
         except EndedOnRequestError as ended:
             asked = ended.request
             outcome, reason, message = asked.outcome, asked.reason, asked.message
+            if asked.outcome is Outcome.VACATED and self.step:
+                message += kept(
+                    self.step, self.mender.saved, asked.grace_s, by_themselves=self._attempt.finished
+                )
         except NodeTooSmallError as error:
             outcome, reason, message = Outcome.START_FAILED, Reason.NEVER_FITS, f"Not started: {error}."
         except StartFailedError as error:
@@ -146,41 +127,14 @@ class Course:
 
     async def _live(self) -> tuple[Outcome, Reason, str]:
         try:
-            await self._unless_asked(asyncio.gather(self._gang.open(), self._vaults.start()))
+            await self._inbox.unless_asked(asyncio.gather(self._gang.open(), self._vaults.start()))
         except (RayError, ValueError) as error:
             raise StartFailedError(str(error)) from error
-        while True:
-            failure = await self._run_attempt()
-            if failure is None:
-                return Outcome.SUCCEEDED, Reason.COMPLETED, f"Completed {self.step} steps."
-            repair = next_repair(failure, self.step, self._history, self._spec.recovery)
-            self._history = repair.history
-            match repair:
-                case GiveUp(reason=reason, message=message):
-                    return Outcome.FAILED, reason, message
-                case Replace(lost_nodes=lost):
-                    return (
-                        Outcome.NODE_LOST,
-                        Reason.NODE_LOST,
-                        f"Lost {', '.join(lost)}; a new placement is needed.",
-                    )
-                case RestartInPlace():
-                    await self._prepare_restart(failure)
-
-    async def _prepare_restart(self, failure: Failure) -> None:
-        number = self.attempt + 1
-        self._write(
-            EventKind.REPAIR_STARTED,
-            f"Restarting all ranks in place, attempt {number}.",
-            {"rung": "in-place"},
-        )
-        hanging = set(self._not_started)
-        if failure.cause is Cause.AGENT_LOST and failure.node is not None:
-            hanging.add(failure.node)
-        self._not_started = {}
-        await self._unless_asked(self._gang.replace_agents(hanging))
-        self._attempt = Attempt(number, self._order.slots)
-        self.ranks = ()
+        while (failure := await self._run_attempt()) is not None:
+            await self.mender.repair(failure, self.step)
+            self._attempt = Attempt(self.attempt + 1, self.mender.slots)
+            self.ranks = ()
+        return Outcome.SUCCEEDED, Reason.COMPLETED, f"Completed {self.step} steps."
 
     async def _run_attempt(self) -> Failure | None:
         """Runs the ranks once; None when all of them succeeded. No rank of it lives when this returns; those of an
@@ -198,6 +152,7 @@ class Course:
             self._write(EventKind.ATTEMPT_ENDED, f"Attempt {attempt.number} ended.", self._ended(outcome))
             raise
         if failure is None:
+            self.mender.stepped(self.step, time.time())
             self._write(
                 EventKind.ATTEMPT_ENDED, f"Attempt {attempt.number} succeeded.", self._ended("succeeded")
             )
@@ -206,7 +161,7 @@ class Course:
         self.phase = GangPhase.RECOVERING
         self.reason = _REASONS.get(failure.cause, Reason.RANK_DIED)
         self.message = failure.summary
-        self._failed_at = failure.at
+        self.mender.broke(failure.at)
         await self._gang.kill_ranks(attempt.number, failure.lost_nodes)
         self._take_late_notes(attempt)
         self._tell_failure(failure)
@@ -218,7 +173,10 @@ class Course:
         self._take_losses(attempt)
         if (known := attempt.failure(settled=False)) is not None:
             return known
-        vaults = await self._unless_asked(self._vaults.open(attempt.number, self._order.slots))
+        mender = self.mender
+        vaults = await self._inbox.unless_asked(
+            self._vaults.open(attempt.number, mender.slots, mender.fabric)
+        )
         forked = await self._fork(self._rank_order(attempt.number, vaults))
         trouble_since = None if forked else time.monotonic()
         phase_ends = time.monotonic() + self._times.ranks_start_s
@@ -228,12 +186,12 @@ class Course:
             wake = hangs.look_at if hangs is not None else phase_ends
             if trouble_since is not None:
                 wake = trouble_since + self._times.settle_s
-            news = await self._next(wake)
+            news = await self._inbox.next(wake)
             if isinstance(news, Note) and news.attempt == attempt.number:
                 self._take(attempt, news)
                 if hangs is not None:
                     hangs.told()
-            elif isinstance(news, NodeLoss):
+            elif isinstance(news, NodeLoss) and news.node in self._gang.nodes:
                 attempt.lose(news)
             if attempt.finished:
                 return None
@@ -249,7 +207,7 @@ class Course:
             if hangs is not None:
                 if time.monotonic() < hangs.look_at:
                     continue
-                if hang := await self._unless_asked(hangs.look(attempt.awaited)):
+                if hang := await self._inbox.unless_asked(hangs.look(attempt.awaited)):
                     return _of_hang(hang, attempt)
             elif certified and attempt.all_ready:
                 self._begin_training(attempt)
@@ -262,46 +220,28 @@ class Course:
         settled = time.monotonic() >= trouble_since + self._times.settle_s
         failure = attempt.failure(settled=settled)
         if failure is None and settled:  # nobody died: agents did not fork, and no more is known
-            told = [f"the agent of node {node} {why}" for node, why in self._not_started.items()]
+            not_started = self.mender.not_started
+            told = [f"the agent of node {node} {why}" for node, why in not_started.items()]
             more = f"; and {len(told) - 3} more" if len(told) > 3 else ""
-            node = next(iter(self._not_started), None)
+            node = next(iter(not_started), None)
             failure = Failure(Cause.AGENT_LOST, time.time(), "; ".join(told[:3]) + more, node=node)
         return failure
 
     async def _fork(self, order: RankOrder) -> bool:
         """False when an agent did not fork its ranks: its loss is on its way, or it hangs."""
         try:
-            await self._unless_asked(self._gang.start_ranks(order))
+            await self._inbox.unless_asked(self._gang.start_ranks(order))
         except RanksNotStartedError as error:
-            self._not_started = error.nodes
+            self.mender.not_started = error.nodes
             return False
         return True
-
-    async def _next(self, wake: float) -> Note | NodeLoss | None:
-        """The next news, or None at time `wake`. EndedOnRequestError when the job is to end."""
-        try:
-            news = await asyncio.wait_for(self._inbox.get(), max(0.0, wake - time.monotonic()))
-        except TimeoutError:
-            news = None
-        if self._asked is not None:
-            raise EndedOnRequestError(self._asked)
-        return news
-
-    async def _unless_asked(self, work: Any) -> Any:
-        """What `work` gives; EndedOnRequestError, and it is given up, when the job is to end."""
-        task = asyncio.ensure_future(work)
-        while not task.done():
-            if self._asked is not None:
-                task.cancel()
-                raise EndedOnRequestError(self._asked)
-            await asyncio.wait({task}, timeout=0.2)
-        return task.result()
 
     def _take(self, attempt: Attempt, note: Note) -> None:
         attempt.take(note)
         if note.kind is NoteKind.STEP:
             self.step = max(self.step, self.journal.step(attempt.number, note.data, note.at))
             self._pace.took(note.data["step"], real(note.data["step_time_s"]))
+            self.mender.stepped(self.step, note.at)
         elif note.kind is NoteKind.EVENT:
             self._pass_on(note)
 
@@ -315,35 +255,46 @@ class Course:
         self.journal.event(kind, note.attempt, note.data["message"], data, note.at)
         if kind is EventKind.SNAPSHOT_KEPT:
             self._vaults.renewed()
-        if kind is EventKind.RESUMED and isinstance(step := data.get("step"), int):
-            self.step = max(self.step, step)
+        if isinstance(step := data.get("step"), int):
+            if kind is EventKind.RESUMED:
+                self.step = max(self.step, step)
+            if kind in (EventKind.RESUMED, EventKind.CHECKPOINT_COMMITTED):
+                self.mender.saved = max(self.mender.saved, step)
 
     def _take_losses(self, attempt: Attempt) -> None:
         """What was lost before the attempt began; whatever else is waiting is about earlier attempts, the loss of an
-        agent that has been replaced since included."""
-        while not self._inbox.empty():
-            news = self._inbox.get_nowait()
-            if isinstance(news, NodeLoss) and not (news.agent_only and self._gang.watches(news.node)):
+        agent that has been replaced since, or of a node that was left, included."""
+        for news in self._inbox.drain():
+            if (
+                isinstance(news, NodeLoss)
+                and news.node in self._gang.nodes
+                and not self._gang.watches(news.node)
+            ):
                 attempt.lose(news)
 
     def _take_late_notes(self, attempt: Attempt) -> None:
-        """Steps and events said before the ranks were ended; deaths no more, since those are our own doing."""
-        while not self._inbox.empty():
-            news = self._inbox.get_nowait()
-            if (
+        """Steps and events said before the ranks were ended; deaths no more, since those are our own doing. Losses of
+        nodes are kept: they are why there is more to repair."""
+        losses = []
+        for news in self._inbox.drain():
+            if isinstance(news, NodeLoss):
+                losses.append(news)
+            elif (
                 isinstance(news, Note)
                 and news.attempt == attempt.number
                 and news.kind in (NoteKind.STEP, NoteKind.EVENT)
             ):
                 self._take(attempt, news)
+        for loss in losses:
+            self._inbox.put(loss)
 
     async def _certify(self, attempt: Attempt) -> None:
         facts = tuple(attempt.facts[rank] for rank in sorted(attempt.facts))
         certificate = certify(
-            self._order.slots,
-            Mesh.of(self._spec.parallelism),
+            self.mender.slots,
+            Mesh.of(JobSpec.model_validate(dict(self.mender.document)).parallelism),
             self._spec.placement,
-            self._order.fabric,
+            self.mender.fabric,
             facts,
         )
         if not certificate.ok:
@@ -355,11 +306,8 @@ class Course:
         await self._gang.go(attempt.number)
 
     def _begin_training(self, attempt: Attempt) -> None:
-        data: dict[str, Any] = {}
-        if self._failed_at is not None:
-            data = {"seconds": round(time.time() - self._failed_at, 3)}
-            self._write(EventKind.REPAIRED, f"Ranks are back after {data['seconds']} s.", data)
-            self._failed_at = None
+        since_failure = self.mender.ready()
+        data = {} if since_failure is None else {"seconds": since_failure}
         self._pace.begin_attempt()
         self._write(EventKind.TRAINING_STARTED, f"All {attempt.world_size} ranks are ready.", data)
         self.phase, self.reason, self.message = GangPhase.RUNNING, Reason.NONE, ""
@@ -393,10 +341,7 @@ class Course:
             await self._gang.ask_to_stop(attempt.number)
             deadline = time.monotonic() + grace_s
             while len(attempt.gone) < attempt.world_size and time.monotonic() < deadline:
-                try:
-                    news = await asyncio.wait_for(self._inbox.get(), deadline - time.monotonic())
-                except TimeoutError:
-                    break
+                news = await self._inbox.next_even_if_asked(deadline)
                 if isinstance(news, Note) and news.attempt == attempt.number:
                     self._take(attempt, news)
         await self._keep_logs(attempt.number)
@@ -404,7 +349,7 @@ class Course:
     async def _keep_logs(self, attempt: int) -> None:
         self.logs = (*self.logs, *await self._gang.tails(attempt))
         while (
-            len(self.logs) > len(self._order.slots) and sum(len(t.text) for t in self.logs) > LOGS_LIMIT_BYTES
+            len(self.logs) > len(self.mender.slots) and sum(len(t.text) for t in self.logs) > LOGS_LIMIT_BYTES
         ):
             oldest = self.logs[0].attempt
             self.logs = tuple(tail for tail in self.logs if tail.attempt != oldest)
@@ -432,15 +377,26 @@ class Course:
             incarnation=self._order.incarnation,
             attempt=attempt,
             ranks=(),
-            slots=self._order.slots,
+            slots=self.mender.slots,
             program=self._order.program,
-            spec=self._order.spec,
+            spec=self.mender.document,
             job_directory=self._order.job_directory,
             rendezvous=("", 0),
             timeout_s=self._times.collective_s,
             threads=max(1, int(cpus)),
             extras={**self._order.extras, **vaults},
         )
+
+
+def kept(step: int, saved: int, grace_s: float, *, by_themselves: bool) -> str:
+    """What is left of a gang that was to save a checkpoint and end, to stand behind a sentence: it has trained up to
+    `step`, the newest checkpoint it told of is that of step `saved`."""
+    if saved >= step:
+        return f" The checkpoint of step {saved} has all of it."
+    lost = "1 step" if step - saved == 1 else f"{step - saved} steps"
+    if by_themselves:
+        return f" Its ranks ended by themselves and told of no checkpoint of the last {lost}."
+    return f" Not all ranks had saved and ended within {grace_s:g} s: {lost} since step {saved} are lost."
 
 
 def _of_hang(hang: Hang, attempt: Attempt) -> Failure:

@@ -8,18 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import ActorDiedError, RayActorError, RayError
-from ray.util.placement_group import (
-    PlacementGroup,
-    placement_group,
-    placement_group_table,
-    remove_placement_group,
-)
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from actors import naming, rank_logs, ray_nodes
@@ -27,11 +21,13 @@ from actors.messages import AgentFacts, Note, NoteKind, RankOrder
 from actors.node_agent import NodeAgent, order_for
 from actors.node_watch import NodeWatch
 from actors.ray_environment import NAMESPACE
+from actors.reservations import Reservations
 from orchestrator.health.standing import Standing
 from orchestrator.lifecycle.ports import GangRef, LogChunk
 from orchestrator.lifecycle.reports import GangOrder, LogTail
 from orchestrator.recovery.failure import NodeLoss
 from orchestrator.recovery.timeouts import Timeouts
+from orchestrator.topology.fabric import Slot
 
 VERDICT_POLL_S = 0.25
 
@@ -40,10 +36,6 @@ Answer = TypeVar("Answer")
 
 class StartFailedError(RuntimeError):
     """The gang could not be started: nobody died, but something it needs did not come in time."""
-
-
-class NodeTooSmallError(StartFailedError):
-    """A node that is otherwise free has not what the job asks of it, and never will."""
 
 
 class RanksNotStartedError(RuntimeError):
@@ -59,7 +51,6 @@ class Agent:
     """One node's agent as the gang sees it."""
 
     node: str
-    generation: int
     actor: Any
     cursor: int = 0
     facts: AgentFacts | None = None
@@ -76,35 +67,64 @@ class Gang:
         self._times = times
         self._told = told
         self._ref = GangRef(order.job_id, order.incarnation)
-        self._group: PlacementGroup | None = None
+        cpus = float(order.spec.get("resources", {}).get("cpus_per_rank", 0.0))
+        self._reservations = Reservations(self._ref, cpus)
+        self._slots = order.slots
+        self._generations: dict[str, int] = {}
+        """Agents that each node has had so far: no name is used twice."""
         self._agents: dict[str, Agent] = {}
         self._noted = asyncio.Condition()
         self._nodes = NodeWatch(lambda: _in_thread(ray_nodes.resources_by_host, times.call_s))
-        self.nodes = tuple(dict.fromkeys(slot.node for slot in order.slots))
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes that it is to have agents on, by their first rank."""
+        return tuple(dict.fromkeys(slot.node for slot in self._slots))
 
     async def open(self) -> None:
-        """Reserves the nodes, starts an agent on each and listens to them. StartFailedError when that takes too long.
+        """Reserves the nodes, starts an agent on each and listens to them. StartFailedError when that takes too long;
+        NodeTooSmallError.
 
         Agents are created at once; Ray keeps them waiting for their bundles, so nothing here waits for anything twice.
         """
+        await self._take_nodes(self.nodes)
+
+    async def move(self, slots: Sequence[Slot]) -> None:
+        """The gang on `slots` from now on: nodes that have none of them are given back, new ones are taken as by
+        `open`; the agents of the others stay, with all that they hold. Call while no rank lives."""
+        self._slots = tuple(slots)
+        wanted = set(self.nodes)
+        await self._leave_nodes([node for node in self._agents if node not in wanted])
+        await self._take_nodes([node for node in self.nodes if node not in self._agents])
+
+    async def _take_nodes(self, nodes: Sequence[str]) -> None:
+        slots = self._slots
         try:
             resources = await _in_thread(ray_nodes.resources_by_host, self._times.agents_start_s)
-            bundles, selectors = self._bundles(resources)
-            self._group = await _in_thread(
-                lambda: placement_group(
-                    bundles,
-                    strategy="PACK",
-                    bundle_label_selector=selectors,
-                    name=naming.gang_name(self._ref),
-                    lifetime="detached",
-                ),
-                self._times.agents_start_s,
+            await _in_thread(
+                lambda: self._reservations.take(nodes, slots, resources), self._times.agents_start_s
             )
         except TimeoutError as error:
             raise StartFailedError(
                 f"Ray's head gave no answer for {self._times.agents_start_s:.0f} s"
             ) from error
-        await asyncio.gather(*(self._start_agent(node, 0) for node in self.nodes))
+        started = await asyncio.gather(*(self._start_agent(node) for node in nodes), return_exceptions=True)
+        for failed in started:
+            if failed is not None:
+                raise failed
+
+    async def _leave_nodes(self, nodes: Sequence[str]) -> None:
+        """Ends the agents of `nodes` and gives their reservations back. Never raises, as `close`."""
+        for node in nodes:
+            if (watch := self._agents[node].watch) is not None:
+                watch.cancel()
+        await self._ask_all(
+            lambda a: a.actor.shutdown.remote(), [node for node in nodes if not self._agents[node].lost]
+        )
+        for node in nodes:
+            _kill(self._agents.pop(node).actor)
+        with contextlib.suppress(TimeoutError, RayError):
+            await _in_thread(lambda: self._reservations.give_back(nodes), self._times.call_s)
 
     async def replace_agents(self, hanging: Collection[str]) -> None:
         """New agents wherever one is gone, and on the nodes `hanging`; each takes over the same bundle."""
@@ -114,7 +134,7 @@ class Gang:
             _kill(agent.actor)
             if agent.watch is not None:
                 agent.watch.cancel()
-        await asyncio.gather(*(self._start_agent(agent.node, agent.generation + 1) for agent in lost))
+        await asyncio.gather(*(self._start_agent(agent.node) for agent in lost))
 
     async def start_ranks(self, order: RankOrder) -> RankOrder:
         """Forks the ranks of an attempt on every node; returns the order with the rendezvous it was given.
@@ -168,10 +188,10 @@ class Gang:
         """Ends of all ranks' logs. Those of a lost node are asked of another one, which sees them on the storage."""
         ranks: dict[str, list[int]] = {}
         living = self._watched()
-        for rank, slot in enumerate(self._order.slots):
+        for rank, slot in enumerate(self._slots):
             if living:
                 ranks.setdefault(slot.node if slot.node in living else living[0], []).append(rank)
-        limit = rank_logs.tail_bytes(len(self._order.slots))
+        limit = rank_logs.tail_bytes(len(self._slots))
         answers = await self._ask_all(
             lambda a: a.actor.tails.remote(self._order.job_directory, attempt, tuple(ranks[a.node]), limit),
             ranks,
@@ -181,7 +201,7 @@ class Gang:
         )
 
     async def read_log(self, *, rank: int, attempt: int, offset: int, limit: int) -> LogChunk:
-        agent = self._agents.get(self._order.slots[rank].node)
+        agent = self._agents.get(self._slots[rank].node)
         if agent is None:
             return LogChunk(attempt, rank, 0, b"", 0)
         question = agent.actor.read_log.remote(self._order.job_directory, attempt, rank, offset, limit)
@@ -198,10 +218,8 @@ class Gang:
         for agent in self._agents.values():
             _kill(agent.actor)
         self._agents = {}
-        if self._group is not None:
-            group, self._group = self._group, None
-            with contextlib.suppress(TimeoutError, RayError):
-                await _in_thread(lambda: remove_placement_group(group), self._times.call_s)
+        with contextlib.suppress(TimeoutError, RayError):
+            await _in_thread(self._reservations.give_back, self._times.call_s)
 
     def watches(self, node: str) -> bool:
         """Whether the agent of `node` is there, as far as is known."""
@@ -215,30 +233,10 @@ class Gang:
             if agent.watch and not agent.watch.done() and not agent.lost
         ]
 
-    def _bundles(
-        self, resources: dict[str, dict[str, float]]
-    ) -> tuple[list[dict[str, float]], list[dict[str, str]]]:
-        """One bundle a node: the unit resource of each of its slots where the node has them, and its GPUs and CPUs."""
-        bundles, selectors = [], []
-        cpus = float(self._order.spec.get("resources", {}).get("cpus_per_rank", 0.0))
-        for node in self.nodes:
-            indexes = [slot.index for slot in self._order.slots if slot.node == node]
-            has = resources.get(node, {})
-            if has and cpus * len(indexes) > has.get("CPU", 0.0):  # nothing is known of a node that just died
-                raise NodeTooSmallError(
-                    f"node {node} has {has.get('CPU', 0.0):g} CPUs, and its {len(indexes)} ranks need "
-                    f"{cpus * len(indexes):g} of them (resources.cpus_per_rank {cpus:g}); ask for less"
-                )
-            units = {f"gpu{index}": 1.0 for index in indexes if f"gpu{index}" in has}
-            gpus = {"GPU": float(len(indexes))} if has.get("GPU") else {}
-            bundle = {**units, **gpus, **({"CPU": cpus * len(indexes)} if cpus else {})}
-            bundles.append(bundle or {f"gpu{index}": 1.0 for index in indexes})
-            selectors.append({"host": node})
-        return bundles, selectors
-
-    async def _start_agent(self, node: str, generation: int) -> None:
+    async def _start_agent(self, node: str) -> None:
+        generation = self._generations.get(node, 0)
+        self._generations[node] = generation + 1
         threads = max(1, int(self._order.spec.get("resources", {}).get("cpus_per_rank", 0.0)))
-        assert self._group is not None
         actor: Any = (
             ray.remote(NodeAgent)
             .options(
@@ -247,21 +245,23 @@ class Gang:
                 lifetime="detached",
                 max_restarts=0,
                 num_cpus=0,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, self.nodes.index(node)),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(self._reservations.group(node), 0),
             )
             .remote(node, self._order.program, threads, self._times)
         )
-        agent = self._agents[node] = Agent(node, generation, actor)
+        agent = self._agents[node] = Agent(node, actor)
         opened = asyncio.ensure_future(self._ask(actor.open.remote(), self._times.agents_start_s))
         lost = asyncio.ensure_future(self._nodes.gone(node))
         try:
             await asyncio.wait({opened, lost}, return_when=asyncio.FIRST_COMPLETED)
             if not opened.done():
+                agent.lost = True
                 self._told(NodeLoss(node, time.time()))
                 return
             agent.facts = opened.result()
         except (TimeoutError, RayError) as error:
             if isinstance(error, RayActorError) and await self._node_lost_soon(node):
+                agent.lost = True
                 self._told(NodeLoss(node, time.time()))
                 return
             raise StartFailedError(await asyncio.to_thread(self._why_not, node, error)) from error
@@ -272,8 +272,8 @@ class Gang:
 
     def _why_not(self, node: str, error: BaseException) -> str:
         """A sentence on an agent that did not start."""
-        if isinstance(error, TimeoutError) and self._group is not None:
-            state = placement_group_table(self._group).get("stats", {}).get("scheduling_state", "UNKNOWN")
+        if isinstance(error, TimeoutError):
+            state = self._reservations.state(node)
             return (
                 f"the agent of node {node} was not up after {self._times.agents_start_s:.0f} s "
                 f"(state of the reservation in Ray: {state})"

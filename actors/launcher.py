@@ -15,7 +15,7 @@ from orchestrator.lifecycle.ports import (
     LogChunk,
     SupervisorGoneError,
 )
-from orchestrator.lifecycle.reports import GangOrder, GangReport
+from orchestrator.lifecycle.reports import GangOrder, GangReport, Move, NoMove
 from orchestrator.recovery.timeouts import CONTROL_CALL_S as CALL_S
 from orchestrator.recovery.timeouts import LONGEST_ACT_S, SUPERVISOR_START_S, BaseTimes
 from orchestrator.topology.fabric import Fabric
@@ -91,6 +91,9 @@ class RayLauncher:
 
     def vacate(self, gang: GangRef, *, grace_s: float, fencing_token: int) -> None:
         self._ask(gang, "vacate", grace_s, fencing_token)
+
+    def move(self, gang: GangRef, answer: Move | NoMove, *, fencing_token: int) -> None:
+        self._ask(gang, "move", answer, fencing_token)
 
     def read_log(self, gang: GangRef, *, rank: int, attempt: int | None, offset: int, limit: int) -> LogChunk:
         chunk: LogChunk = self._ask(gang, "read_log", rank, attempt, offset, limit)

@@ -6,13 +6,18 @@ import re
 
 from orchestrator.lifecycle.ports import GangRef
 
-_NAME = re.compile(r"atoll/(?P<job>[^/]+)/(?P<incarnation>[1-9]\d*)(?P<agent>/agent/.+)?")
+_NAME = re.compile(r"atoll/(?P<job>[^/]+)/(?P<incarnation>[1-9]\d*)(?:(?P<agent>/agent/.+)|/slots/.+)?")
 _VAULT = re.compile(r"atoll/(?P<job>[^/]+)/vault/(?P<node>.+)")
 
 
 def gang_name(gang: GangRef) -> str:
-    """Name of the supervisor, and of the gang's placement group."""
+    """Name of the supervisor."""
     return f"atoll/{gang.job_id}/{gang.incarnation}"
+
+
+def slots_name(gang: GangRef, node: str, generation: int) -> str:
+    """Name of the placement group that reserves a gang's slots of one node; `generation` as in `agent_name`."""
+    return f"{gang_name(gang)}/slots/{node}/{generation}"
 
 
 def agent_name(gang: GangRef, node: str, generation: int) -> str:

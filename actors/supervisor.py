@@ -13,7 +13,7 @@ import os
 from actors.course import Course
 from actors.dead_man import DeadMan
 from orchestrator.lifecycle.ports import FencedError, LogChunk
-from orchestrator.lifecycle.reports import GangOrder, GangPhase, GangReport
+from orchestrator.lifecycle.reports import GangOrder, GangPhase, GangReport, Move, NoMove
 from orchestrator.recovery.timeouts import LAST_WORK_S, BaseTimes, Timeouts
 from orchestrator.spec.job import JobSpec
 
@@ -39,7 +39,7 @@ class Supervisor:
     async def poll(self, event_cursor: int, step_cursor: int, fencing_token: int) -> GangReport:
         """Everything newer than the cursors and the state now; renews the lease."""
         await self._accept(fencing_token)
-        course = self._course
+        course, mender = self._course, self._course.mender
         events = course.journal.events_after(event_cursor)
         steps = course.journal.steps_after(step_cursor)
         over = course.phase is GangPhase.ENDED and course.journal.drained(events, steps, event_cursor)
@@ -50,7 +50,7 @@ class Supervisor:
             incarnation=self._order.incarnation,
             phase=phase,
             attempt=course.attempt,
-            restarts_used=course.restarts_used,
+            restarts_used=mender.history.restarts_used,
             step=course.step,
             events=events,
             steps=steps,
@@ -58,8 +58,11 @@ class Supervisor:
             ranks=course.ranks,
             outcome=course.outcome if over else None,
             reason=course.reason.value,
-            deaths_at_step=course.deaths_at_step,
+            deaths_at_step=(mender.history.step, mender.history.deaths),
             message=course.message,
+            revision=mender.revision,
+            lost_nodes=mender.lost_nodes,
+            spent=mender.history.carried(mender.saved),
         )
 
     async def cancel(self, fencing_token: int) -> None:
@@ -69,6 +72,10 @@ class Supervisor:
     async def vacate(self, grace_s: float, fencing_token: int) -> None:
         await self._accept(fencing_token)
         self._course.vacate(grace_s)
+
+    async def move(self, answer: Move | NoMove, fencing_token: int) -> None:
+        await self._accept(fencing_token)
+        self._course.mender.take_move(answer)
 
     async def read_log(self, rank: int, attempt: int | None, offset: int, limit: int) -> LogChunk:
         """Reading a log is no sign of a control plane that leads, and renews nothing."""

@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from rich.console import Console
 from startup import JOB, PATIENCE_S, WORLD_SIZE, wait_until_free
 
 from actors.local_cluster import RUNTIME_ENVIRONMENTS, living
+from atoll.answers import Rank
 from atoll.client import AtollClient
 from atoll.demo import SHAPE, control_plane
 from atoll.demo_view import DemoView
@@ -41,9 +43,24 @@ def job() -> dict[str, Any]:
     return document
 
 
-def under_atoll(document: dict[str, Any], client: AtollClient) -> float:
-    """Seconds from the kill to the next finished step."""
-    wait_until_free(client)
+def kill_rank(ranks: Sequence[Rank]) -> None:
+    """SIGKILL to the victim of an Atoll job."""
+    pid = ranks[VICTIM].pid
+    if pid is None:
+        raise RuntimeError(f"rank {VICTIM} of the running job has no pid")
+    os.kill(pid, signal.SIGKILL)
+
+
+def under_atoll(
+    document: dict[str, Any],
+    client: AtollClient,
+    *,
+    kill: Callable[[Sequence[Rank]], None] = kill_rank,
+    free_before: int = WORLD_SIZE,
+    free_after: int = WORLD_SIZE,
+) -> float:
+    """Seconds from the kill to the next finished step. So many slots are free before the job and after it."""
+    wait_until_free(client, free_before)
     submitted = client.submit(document)
     deadline = time.monotonic() + PATIENCE_S
     cursor, killed_at = 0, None
@@ -53,26 +70,30 @@ def under_atoll(document: dict[str, Any], client: AtollClient) -> float:
             if killed_at is not None and metric.attempt > 1:
                 client.cancel(submitted.id)
                 client.wait(submitted.id, timeout_s=PATIENCE_S)
-                wait_until_free(client)
+                wait_until_free(client, free_after)
                 return metric.at.timestamp() - killed_at
             if killed_at is None and metric.step >= KILL_AFTER_STEP:
                 placement = client.job(submitted.id).placement
-                pid = placement.ranks[VICTIM].pid if placement else None
-                if pid is None:
-                    raise RuntimeError(f"rank {VICTIM} of the running job has no pid")
+                if placement is None:
+                    raise RuntimeError("the running job has no placement")
                 killed_at = time.time()
-                os.kill(pid, signal.SIGKILL)
+                kill(placement.ranks)
         time.sleep(0.05)
     raise TimeoutError(f"Atoll: no step after the kill within {PATIENCE_S:.0f} s")
 
 
-def under_ray_train(document: dict[str, Any]) -> float:
+def under_ray_train(
+    document: dict[str, Any],
+    *,
+    kill: Callable[[ray_train.Run], None] = lambda run: os.kill(run.pid(VICTIM), signal.SIGKILL),
+    world_size: int = WORLD_SIZE,
+) -> float:
     """Seconds from the kill to the next finished step."""
-    run = ray_train.Run(document, WORLD_SIZE, max_failures=3)
+    run = ray_train.Run(document, world_size, max_failures=3)
     run.start()
     before = run.wait_for_step(at_least=KILL_AFTER_STEP, patience_s=PATIENCE_S)
     killed_at = time.time()
-    os.kill(run.pid(VICTIM), signal.SIGKILL)
+    kill(run)
     after = run.wait_for_step(at_least=1, not_pid=before["pid"], patience_s=PATIENCE_S)
     run.finish(PATIENCE_S)
     return float(after["at"]) - killed_at

@@ -41,11 +41,11 @@ def job() -> dict[str, Any]:
     return document
 
 
-def wait_until_free(client: AtollClient) -> None:
+def wait_until_free(client: AtollClient, slots: int = WORLD_SIZE) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while client.cluster().free_slots < WORLD_SIZE:
+    while client.cluster().free_slots < slots:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{WORLD_SIZE} slots are not free after {PATIENCE_S:.0f} s")
+            raise TimeoutError(f"{slots} slots are not free after {PATIENCE_S:.0f} s")
         time.sleep(0.1)
 
 

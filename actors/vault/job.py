@@ -24,7 +24,7 @@ from orchestrator.recovery.partners import partners
 from orchestrator.recovery.snapshots import Copy, Fence, plan_digest, restorable
 from orchestrator.recovery.timeouts import VAULT_CALL_S, VAULT_HOLD_S, VAULT_START_S
 from orchestrator.spec.job import JobSpec
-from orchestrator.topology.fabric import Slot
+from orchestrator.topology.fabric import Fabric, Slot
 
 
 class Vaults:
@@ -45,7 +45,7 @@ class Vaults:
         if self._wanted.every:
             await self._handles(slot.node for slot in self._order.slots)
 
-    async def open(self, attempt: int, slots: Sequence[Slot]) -> Mapping[str, Any]:
+    async def open(self, attempt: int, slots: Sequence[Slot], fabric: Fabric) -> Mapping[str, Any]:
         """What the ranks of an attempt have to know of vaults, for their extras; empty when none are kept."""
         if not self._wanted.every:
             return {}
@@ -66,7 +66,7 @@ class Vaults:
             EXTRA: {
                 "addresses": {node: asdict(address) for node, address in addresses.items()},
                 "homes": homes,
-                "partners": partners(slots, self._order.fabric, replicas=self._wanted.replicas),
+                "partners": partners(slots, fabric, replicas=self._wanted.replicas),
                 "plan": plan,
                 "restorable": [
                     {"generation": r.generation.key, "sources": r.sources} for r in found.restorable

@@ -21,6 +21,7 @@ EVENT_STYLES = {
     "checkpoint-failed": "red",
     "checkpoint-skipped": "yellow",
     "repair-started": "yellow",
+    "moved": "yellow",
     "repaired": "green",
     "finished": "bold",
 }

@@ -14,6 +14,8 @@ from orchestrator.lifecycle.reports import GangPhase, GangReport, Outcome
 from orchestrator.lifecycle.said import LARGEST_STEP, whole
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
+from orchestrator.recovery.failure import Blame
+from orchestrator.spec.sections import RecoverySpec
 
 
 class Act(Enum):
@@ -72,9 +74,9 @@ _STATE_OF_PHASE = {
 }
 
 
-def conclude(job: JobView, report: GangReport, *, max_restarts: int) -> Verdict:
-    """The state that follows from a supervisor's report."""
-    step, used = shown_step(job, report), report.restarts_used
+def conclude(job: JobView, report: GangReport) -> Verdict:
+    """The state that follows from a supervisor's report. Of the budgets of repair the supervisor knows."""
+    step = shown_step(job, report)
     if report.phase is not GangPhase.ENDED:
         if job.cancel_requested:
             return Verdict(JobState.STOPPING, Reason.CANCELLED_BY_USER, "The job is being cancelled.")
@@ -87,10 +89,10 @@ def conclude(job: JobView, report: GangReport, *, max_restarts: int) -> Verdict:
         case Outcome.CANCELLED:
             return _cancelled()
         case Outcome.VACATED:
-            return _interrupted(job, step, Reason.PREEMPTED, report.message, used, max_restarts)
+            return _interrupted(job, step, Reason.PREEMPTED, report.message)
         case Outcome.NODE_LOST:
             message = report.message or "A node of the job was lost."
-            return _interrupted(job, step, Reason.NODE_LOST, message, used, max_restarts)
+            return _interrupted(job, step, Reason.NODE_LOST, message)
         case Outcome.FAILED | Outcome.START_FAILED | None if job.cancel_requested:
             return _cancelled()
         case Outcome.START_FAILED:
@@ -106,10 +108,16 @@ def shown_step(job: JobView, report: GangReport) -> int:
     return whole(report.step, LARGEST_STEP) or job.step
 
 
-def conclude_gone(job: JobView, *, max_restarts: int) -> Verdict:
-    """The state after the supervisor was found dead."""
+def conclude_gone(job: JobView, recovery: RecoverySpec) -> Verdict:
+    """The state after the supervisor was found dead: a failure of hardware, which nobody but the controller counts."""
     message = "The supervisor of the job died; its ranks end with it."
-    return _interrupted(job, job.step, Reason.SUPERVISOR_LOST, message, job.restarts, max_restarts)
+    verdict = _interrupted(job, job.step, Reason.SUPERVISOR_LOST, message)
+    if verdict.state is JobState.RECOVERING:
+        used = job.spent.get(Blame.HARDWARE.value, 0)
+        if used >= (allowed := recovery.max_hardware_failures):
+            spent = f"{message} No repair is left: recovery.max_hardware_failures is {allowed}."
+            return Verdict(JobState.FAILED, Reason.RETRY_BUDGET_SPENT, spent, gang_over=True)
+    return verdict
 
 
 def conclude_not_ending(job: JobView, waited_s: float) -> Verdict:
@@ -127,16 +135,11 @@ def _cancelled() -> Verdict:
     return Verdict(JobState.CANCELLED, Reason.CANCELLED_BY_USER, "Cancelled by a user.", gang_over=True)
 
 
-def _interrupted(
-    job: JobView, step: int, reason: Reason, message: str, used: int, max_restarts: int
-) -> Verdict:
+def _interrupted(job: JobView, step: int, reason: Reason, message: str) -> Verdict:
     if job.cancel_requested:
         return _cancelled()
     if job.gang is not None and job.gang.vacate_reason is not None:
-        return _vacated(step, job.gang.vacate_reason, job.gang.vacate_message)
-    if used >= max_restarts:
-        spent = f"{message} No repair is left: recovery.max_restarts is {max_restarts} and {used} were used."
-        return Verdict(JobState.FAILED, Reason.RETRY_BUDGET_SPENT, spent, gang_over=True)
+        return _vacated(step, job.gang.vacate_reason, f"{job.gang.vacate_message} {message}")
     return Verdict(JobState.RECOVERING, reason, message, gang_over=True)
 
 

@@ -29,6 +29,7 @@ def brings_nothing(job: JobView, report: GangReport, verdict: Verdict) -> bool:
         or (verdict.state, verdict.reason, verdict.message) != (job.state, job.reason, job.message)
         or report.restarts_used != job.restarts
         or shown_step(job, report) != job.step
+        or _has_left(job, report)
         or _new_facts(job, report)
     )
 
@@ -60,6 +61,8 @@ def take_in(session: Session, job: JobView, report: GangReport, verdict: Verdict
     summary: dict[str, Any] = {"step": shown_step(job, report), "restarts": report.restarts_used}
     if report.deaths_at_step != (0, 0):
         summary |= {"deaths_step": report.deaths_at_step[0], "deaths_count": report.deaths_at_step[1]}
+    if report.spent:
+        summary["spent"] = dict(report.spent)
     if new_steps:
         summary["loss"] = metrics.finite(new_steps[-1].loss)
         summary["tokens_per_s"] = metrics.finite(new_steps[-1].tokens_per_s)
@@ -68,6 +71,8 @@ def take_in(session: Session, job: JobView, report: GangReport, verdict: Verdict
     jobs.summarise(session, job.id, summary)
     if _new_facts(job, report):
         placements.certify(session, job.id, gang.incarnation, report.ranks)
+    if _has_left(job, report):
+        placements.left(session, job.id, gang.incarnation)
     if report.logs:
         logs.keep(session, job.id, report.logs)
     jobs.set_state(session, job.id, verdict.state, verdict.reason, verdict.message, now=now)
@@ -85,11 +90,16 @@ def end_gang(session: Session, job: JobView, verdict: Verdict, *, now: datetime)
 
 
 def _new_facts(job: JobView, report: GangReport) -> bool:
-    if job.gang is None or not report.ranks:
-        return False
+    if job.gang is None or not report.ranks or report.revision != job.gang.revision:
+        return False  # those of a placement that has changed since say nothing of it
     return not job.gang.certified or list(job.gang.ranks) != [
         placements.facts_to_json(facts) for facts in report.ranks
     ]
+
+
+def _has_left(job: JobView, report: GangReport) -> bool:
+    """Whether the supervisor has given back what the newest change of its placement left."""
+    return job.gang is not None and bool(job.gang.leaving) and report.revision == job.gang.revision
 
 
 def _effects(

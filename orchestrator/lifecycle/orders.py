@@ -27,4 +27,5 @@ def order_of(
         fabric=Fabric(placements.nodes_of(row)),
         job_directory=str(storage_directory / job_id),
         fencing_token=fencing_token,
+        spent=row.spent,
     )

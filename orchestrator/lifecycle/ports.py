@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orchestrator.lifecycle.reports import GangOrder, GangReport
+from orchestrator.lifecycle.reports import GangOrder, GangReport, Move, NoMove
 from orchestrator.topology.fabric import Fabric
 
 
@@ -51,6 +51,9 @@ class Launcher(Protocol):
     def vacate(self, gang: GangRef, *, grace_s: float, fencing_token: int) -> None:
         """Asks the supervisor to let its ranks save a checkpoint and end within `grace_s`; the outcome arrives by
         poll."""
+
+    def move(self, gang: GangRef, answer: Move | NoMove, *, fencing_token: int) -> None:
+        """Answers a supervisor that lost nodes. One that does not wait for this very change takes no notice."""
 
     def reap(self, gang: GangRef) -> bool:
         """Ends whatever is left of the gang. True when nothing is left and its slots are free."""

@@ -118,7 +118,7 @@ class Queueing:
             claim = Claim(view.id, view.name, view.project, 0, len(gang.slots), None, False, 0.0)
         placed_s = gang.placed_at.timestamp()
         waited_s = max(0.0, placed_s - view.created_at.timestamp() - held_s)
-        holding = Holding(gang.slots, gang.cpus_per_rank)
+        holding = Holding(gang.held, gang.cpus_per_rank)
         return Running(claim, holding, placed_s, held_s, waited_s, leaving=view.leaves)
 
     def _answer(self, job_id: str, fabric: Fabric, room: Room) -> Placement | Refusal:

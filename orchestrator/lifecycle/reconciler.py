@@ -27,6 +27,7 @@ from orchestrator.lifecycle import decide
 from orchestrator.lifecycle.backoff import Backoff
 from orchestrator.lifecycle.cluster import ClusterWatch, Sighting
 from orchestrator.lifecycle.decide import Act, Verdict
+from orchestrator.lifecycle.moves import Moves
 from orchestrator.lifecycle.orders import order_of
 from orchestrator.lifecycle.ports import ClusterUnreachableError, FencedError, Launcher, SupervisorGoneError
 from orchestrator.lifecycle.queueing import Past, Queueing
@@ -90,6 +91,7 @@ class Reconciler:
         self._queueing = Queueing(self._specs, self._policy)
         self._use: Mapping[str, float] = {}
         self._watch = ClusterWatch(launcher, self._record, declared=declared, clock_s=clock_s)
+        self._moves = Moves(database, self._record, launcher)
         self._backoff = Backoff(clock_s)
         self._tasks: dict[str, Future[None]] = {}
         self._due_s = {what: float("-inf") for what in ("look", "orphans", "queue", "use")}
@@ -240,7 +242,7 @@ class Reconciler:
     def _poll(self, view: JobView, act: Act) -> None:
         assert view.gang is not None
         spec = self._specs.of(view.id)
-        max_restarts, grace_s = spec.recovery.max_restarts, 0.0
+        grace_s = 0.0
         gang = view.gang_ref()
         try:
             if act is Act.CANCEL_AND_POLL:
@@ -256,15 +258,18 @@ class Reconciler:
             )
         except SupervisorGoneError as error:
             log.warning("supervisor-gone", job_id=view.id, error=str(error))
-            self._record.supervisor_lost(view, decide.conclude_gone(view, max_restarts=max_restarts))
+            self._record.supervisor_lost(view, decide.conclude_gone(view, spec.recovery))
             return
-        verdict = decide.conclude(view, report, max_restarts=max_restarts)
+        verdict = decide.conclude(view, report)
         if act is not Act.POLL and not verdict.gang_over:
             since_s = self._ending_since_s.setdefault(view.id, self._clock_s())
             waited_s = self._clock_s() - since_s
             if waited_s >= grace_s + CANCEL_S:
                 verdict = decide.conclude_not_ending(view, waited_s)
         self._record.drained(view, report, verdict)
+        fabric = self._watch.newest().fabric
+        if report.lost_nodes and act is Act.POLL and not verdict.gang_over and fabric is not None:
+            self._moves.answer(view, report, fabric)
         if view.state is JobState.RUNNING and verdict.state is JobState.RUNNING:
             self._poll_due_s[view.id] = self._clock_s() + POLL_EVERY_S
 

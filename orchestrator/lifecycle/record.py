@@ -15,13 +15,16 @@ from orchestrator.lifecycle.decide import Verdict
 from orchestrator.lifecycle.reports import EventKind, GangReport
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
+from orchestrator.placement.moved import Moved
 from orchestrator.queue.admission import Start, Vacate, Wait
 from orchestrator.queue.policy import QueuePolicy
 from orchestrator.queue.reservation import Reservation
+from orchestrator.recovery.failure import Blame
+from orchestrator.recovery.ladder import Rung
 from orchestrator.store import attempts, events, jobs, leases, nodes, placements
 from orchestrator.store.engine import Database
 from orchestrator.store.tables import Event
-from orchestrator.topology.fabric import Fabric
+from orchestrator.topology.fabric import Fabric, Node
 
 QUEUED_TOLD_EVERY = timedelta(minutes=10)
 """Between two events that differ in the sentence alone: a queue of days must not fill the history."""
@@ -36,9 +39,10 @@ class Record:
         self._clock = clock
 
     @contextmanager
-    def _write(self) -> Iterator[tuple[Session, datetime]]:
+    def _write(self, *, alone: bool = False) -> Iterator[tuple[Session, datetime]]:
+        """`alone`: no other transaction of this controller meanwhile, as where slots are given out."""
         with self.database.write() as session:
-            leases.hold(session, self.token)
+            leases.hold(session, self.token, alone=alone)
             yield session, self._clock()
 
     def still_leads(self) -> None:
@@ -72,10 +76,12 @@ class Record:
         placement counts as a repair, unless the job gave its slots back because it was told to.
         """
         placement, incarnation = start.placement, job.incarnation + 1
-        with self._write() as (session, now):
+        with self._write(alone=True) as (session, now):
             row = jobs.lock(session, job.id)
             if (row.state, row.incarnation) != (job.state.value, job.incarnation) or row.cancel_requested_at:
                 return False
+            if placements.taken(session, placement.slots, but=job.id, moved_only=True):
+                return False  # a running job was given them since the queue looked
             last = placements.newest(session, job.id)
             repaired = last is not None and last.vacate_reason is None
             restarts = row.restarts + (1 if repaired else 0)
@@ -89,6 +95,7 @@ class Record:
                 restarts_used=restarts,
                 deaths_at_step=job.deaths_at_step,
                 now=now,
+                spent=job.spent,
             )
             placed = {"incarnation": incarnation, "restarts": restarts, "reservation": None}
             jobs.summarise(session, job.id, placed)
@@ -98,6 +105,47 @@ class Record:
             sentence = f"Placed on {len(placement.slots)} slots of {shown}. {start.sentence}"
             events.append(session, job.id, EventKind.PLACED, sentence, at=now, data=data)
             jobs.set_state(session, job.id, JobState.STARTING, Reason.NONE, "", now=now)
+        return True
+
+    def moved(self, job: JobView, lost: Sequence[str], moved: Moved, nodes: Sequence[Node]) -> bool:
+        """Stores the change of a running job's placement, of which its supervisor is told afterwards. False when the
+        job changed since it was looked at, or a slot was given to another meanwhile.
+
+        Slots on lost nodes are nobody's at once, as after the end of a gang; those on living nodes are held on until
+        the supervisor has ended its ranks there.
+        """
+        assert job.gang is not None
+        gang, slots = job.gang, moved.placement.slots
+        with self._write(alone=True) as (session, now):
+            row = jobs.lock(session, job.id)
+            placed = placements.get(session, job.id, gang.incarnation)
+            if row.incarnation != gang.incarnation or row.cancel_requested_at or placed.vacate_reason:
+                return False
+            if placed.ended_at is not None or placed.revision != gang.revision:
+                return False
+            if placements.taken(session, slots, but=job.id):
+                return False
+            revision = gang.revision + 1
+            placements.move(
+                session,
+                job.id,
+                gang.incarnation,
+                moved.placement,
+                nodes,
+                revision=revision,
+                leaving=moved.left,
+                replicas=moved.replicas or gang.replicas,
+            )
+            data = {
+                "rung": _rung(moved).value,
+                "replicas": moved.replicas,
+                "revision": revision,
+                "lost": sorted(lost),
+                "ranks": list(moved.ranks),
+                "nodes": sorted({slots[rank].node for rank in moved.ranks}),
+                "passed_over": list(moved.passed_over),
+            }
+            events.append(session, job.id, EventKind.MOVED, _moved_sentence(moved), at=now, data=data)
         return True
 
     def queue(self, policy: QueuePolicy, use: Mapping[str, float]) -> None:
@@ -169,6 +217,8 @@ class Record:
             data = {"incarnation": job.gang.incarnation}
             sentence = f"Supervisor {job.gang.incarnation} is gone."
             events.append(session, job.id, EventKind.SUPERVISOR_LOST, sentence, at=now, data=data)
+            used = job.spent.get(Blame.HARDWARE.value, 0)
+            jobs.summarise(session, job.id, {"spent": {**job.spent, Blame.HARDWARE.value: used + 1}})
             jobs.set_state(session, job.id, verdict.state, verdict.reason, verdict.message, now=now)
             drain.end_gang(session, job, verdict, now=now)
 
@@ -190,6 +240,23 @@ class Record:
             last = events.newest_of_kind(session, job_id, EventKind.CONTROLLER_ERROR)
             if last is None or last.message != message:
                 events.append(session, job_id, EventKind.CONTROLLER_ERROR, message, at=now)
+
+
+def _rung(moved: Moved) -> Rung:
+    if moved.replicas is not None:
+        return Rung.FEWER_REPLICAS
+    return Rung.SPARE if moved.near else Rung.ELSEWHERE
+
+
+def _moved_sentence(moved: Moved) -> str:
+    if moved.replicas is not None:
+        left = "1 replica goes" if moved.replicas == 1 else f"{moved.replicas} replicas go"
+        return f"{left} on with the whole batch; what was broken is given back."
+    ranks = ", ".join(map(str, moved.ranks[:8])) + (", ..." if len(moved.ranks) > 8 else "")
+    nodes = sorted({moved.placement.slots[rank].node for rank in moved.ranks})
+    shown = ", ".join(nodes[:8]) + (", ..." if len(nodes) > 8 else "")
+    whose = "a spare node takes over" if moved.near else "the broken pipelines go elsewhere"
+    return f"Ranks {ranks} go to {shown}: {whose}, all others stay."
 
 
 _VACATE_EVENTS = {

@@ -34,6 +34,8 @@ class EventKind(StrEnum):
     """The controller could not do its part for this job; it tries again."""
     PREEMPTED = "preempted"
     """It was told to make room: it saves a checkpoint, goes back to the queue and resumes later."""
+    MOVED = "moved"
+    """Ranks of lost nodes got other slots while the others stay: rung, revision, lost, ranks, nodes, passed_over."""
     TIME_LIMIT_REACHED = "time-limit-reached"
 
     ATTEMPT_STARTED = "attempt-started"
@@ -45,7 +47,10 @@ class EventKind(StrEnum):
     HUNG = "hung"
     """No rank got on for too long: missing (ranks), ranks (what each did last), stacks."""
     REPAIR_STARTED = "repair-started"
+    """A rung of the ladder is taken: rung, passed_over (why no cheaper one), waited_s (for the controller)."""
     REPAIRED = "repaired"
+    """The first step after a failure is finished: rungs, seconds since the failure, ready_s of them until all ranks
+    were ready, step."""
     CHECKPOINT_COMMITTED = "checkpoint-committed"
     CHECKPOINT_FAILED = "checkpoint-failed"
     CHECKPOINT_SKIPPED = "checkpoint-skipped"
@@ -172,6 +177,41 @@ class GangReport:
     """(step, deaths there without progress) so far: carried over to the next incarnation."""
     message: str = ""
     """With an outcome: the sentence, and for a failure the traceback of the rank that died first."""
+    revision: int = 0
+    """Changes of its placement that the supervisor has carried out."""
+    lost_nodes: tuple[str, ...] = ()
+    """Nodes that are lost and whose ranks want another place: until the controller answers, or the deadline passes."""
+    spent: Mapping[str, int] = field(default_factory=dict)
+    """What is used of the budgets (`recovery.ladder.History.carried`): carried over to the next incarnation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The controller's answer to lost nodes: the placement as it is from now on. Stored before it is told."""
+
+    revision: int
+    """The change this is: one more than the supervisor has carried out."""
+    rung: str
+    """`recovery.ladder.Rung` value."""
+    slots: tuple[Slot, ...]
+    """Slot of each rank, by rank; ranks on nodes that live stay where they are."""
+    fabric: Fabric
+    """The nodes of the placement, for the certificate."""
+    message: str
+    """One sentence for people."""
+    replicas: int | None = None
+    """Data replicas from now on, where some were dropped; None: as many as the job file says."""
+    passed_over: tuple[str, ...] = ()
+    """Why no cheaper rung served, a sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoMove:
+    """The other answer: nothing short of placing the whole job again."""
+
+    revision: int
+    message: str
+    """Why, one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +237,5 @@ class GangOrder:
     """`module:function` that every rank runs with (JobSpec, RankContext); other frameworks take its place."""
     extras: Mapping[str, Any] = field(default_factory=dict)
     """JSON-compatible values handed to the rank program as `RankContext.extras`."""
+    spent: Mapping[str, int] = field(default_factory=dict)
+    """What earlier incarnations used of the budgets (`recovery.ladder.History.carried`)."""

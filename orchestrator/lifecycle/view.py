@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +36,16 @@ class GangView:
     vacate_reason: Reason | None
     """Why the queue wants its slots back; None: it may stay."""
     vacate_message: str
+    revision: int = 0
+    """Changes of the placement so far."""
+    leaving: tuple[Slot, ...] = ()
+    """Slots that its newest change gives back, still held."""
+    replicas: int | None = None
+    """Data replicas it runs with since some were dropped."""
+
+    @property
+    def held(self) -> tuple[Slot, ...]:
+        return (*self.slots, *self.leaving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ class JobView:
     """What is kept for it, as `Job.reservation` has it."""
     gang: GangView | None
     """None: nothing of it is on the cluster."""
+    spent: Mapping[str, int] = field(default_factory=dict)
+    """What is used of the budgets of repair (`recovery.ladder.History.carried`)."""
 
     def gang_ref(self) -> GangRef:
         assert self.gang is not None
@@ -108,6 +120,7 @@ def view_of(job: Job, placement: Placement | None) -> JobView:
         created_at=job.created_at,
         reservation=job.reservation,
         gang=None if placement is None else _gang(placement),
+        spent=job.spent,
     )
 
 
@@ -125,8 +138,11 @@ def _gang(row: Placement) -> GangView:
         placed_at=row.placed_at,
         vacate_reason=None if row.vacate_reason is None else Reason(row.vacate_reason),
         vacate_message=row.vacate_message,
+        revision=row.revision,
+        leaving=placements.leaving_of(row),
+        replicas=row.replicas,
     )
 
 
 def holdings_of(views: Sequence[JobView]) -> list[Holding]:
-    return [Holding(view.gang.slots, view.gang.cpus_per_rank) for view in views if view.gang is not None]
+    return [Holding(view.gang.held, view.gang.cpus_per_rank) for view in views if view.gang is not None]

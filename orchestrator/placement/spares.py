@@ -28,7 +28,7 @@ def spares_by_leaf(
     nodes of the job whose domain is not known have none. The job's own nodes are no spares."""
     used = Counter(slot.node for slot in placed)
     nodes = {name: node for name in used if (node := fabric.node(name)) is not None}
-    tier = _home_tier(fabric)
+    tier = home_tier(fabric)
     needed: defaultdict[str, list[tuple[int, str | None]]] = defaultdict(list)
     for name, node in nodes.items():
         if (home := node.domains.get(tier)) is not None:
@@ -53,8 +53,9 @@ def spares_by_leaf(
     return found
 
 
-def _home_tier(fabric: Fabric) -> Tier:
-    """Islands where they span nodes: a node outside would break the rule of tp; else leaves."""
+def home_tier(fabric: Fabric) -> Tier:
+    """The tier in which a spare stands in for a node: islands where they span nodes, since a node outside would break
+    the rule of tp; else leaves."""
     islands = Counter(node.domains[Tier.ISLAND] for node in fabric.nodes if Tier.ISLAND in node.domains)
     return Tier.ISLAND if any(count > 1 for count in islands.values()) else Tier.LEAF
 

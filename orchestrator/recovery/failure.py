@@ -77,6 +77,39 @@ class Failure:
     """JSON values for the history, beside these."""
 
 
+class Blame(StrEnum):
+    """Whose a failure is: each has a budget of its own, and hardware is never held against the job."""
+
+    PROGRAM = "program"
+    """The rank program or what it was given: an exception, or code of its own that does not come to an end."""
+    RANK = "rank"
+    """A rank or an agent was killed, ended, was stopped or stood still, and nothing says whose fault it was."""
+    HARDWARE = "hardware"
+    """A node is gone, or connections are with nobody dead."""
+
+
+_BLAMES = {
+    Cause.EXCEPTION: Blame.PROGRAM,
+    Cause.INPUT: Blame.PROGRAM,
+    Cause.NODE_LOST: Blame.HARDWARE,
+    Cause.PEER_LOST: Blame.HARDWARE,
+}
+_ON_ITS_WAY = frozenset("RS")
+"""States of a process that runs or waits for something as usual: neither stopped nor blocked in the kernel."""
+
+
+def blame_of(failure: Failure) -> Blame:
+    """A hang is the program's where the ranks that the others wait for are busy with something else. With nobody
+    missing all wait for one another, as when the network fails."""
+    if failure.cause is not Cause.HUNG:
+        return _BLAMES.get(failure.cause, Blame.RANK)
+    missing = set(failure.details.get("missing", ()))
+    if not missing:
+        return Blame.HARDWARE
+    states = {one["state"] for one in failure.details.get("ranks", ()) if one["rank"] in missing}
+    return Blame.PROGRAM if states and states <= _ON_ITS_WAY else Blame.RANK
+
+
 _FOLLOWER = re.compile(
     r"connection (reset|closed|refused|was closed)|closed by peer|broken pipe|pair closure|socket closed"
     r"|connectfullmesh|gloo::|remote process exited|nccl.*(remote|system) error|failed to recv|store.*(closed|reset)",

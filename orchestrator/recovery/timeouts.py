@@ -76,6 +76,9 @@ class BaseTimes:
     """From the order to fork to the hello of every rank; imports and the wait for a slot still held are in it."""
     kill_grace_s: float = 10.0
     """Time a rank has to stop by itself when asked, before SIGKILL."""
+    move_s: float = 30.0
+    """Wait for the controller's answer to lost nodes: a new leader is there in less. Then the gang ends, and the whole
+    job is placed again."""
     settle_s: float = 4.0
     """Time a root cause has to show after ranks that lost a peer have died; a dead node is seen in 1.5 to 2.5 s."""
 
@@ -101,6 +104,7 @@ class Timeouts:
     hang_factor: float
     """And as a multiple of its median step."""
     kill_grace_s: float
+    move_s: float
     settle_s: float
     verdict_s: float
     """Time in which a lost agent's node has to show that it is lost too."""
@@ -125,6 +129,7 @@ class Timeouts:
             hang_after_s=min(recovery.hang_after_s, silence),
             hang_factor=recovery.hang_factor,
             kill_grace_s=base.kill_grace_s,
+            move_s=base.move_s,
             settle_s=base.settle_s,
             verdict_s=0.75 * base.settle_s,
         )

@@ -49,7 +49,7 @@ class Life:
         if self.first_start_s is None:
             self.first_start_s = now_s
         if self.repaired:
-            self.history = History(self.history.restarts_used + 1, self.history.step, self.history.deaths)
+            self.history = self.history.repaired()
             self.repaired = False
 
     @property
@@ -117,7 +117,7 @@ class Life:
             reason=reason.value,
             message=message,
         )
-        return conclude(self._view(), report, max_restarts=self.job.recovery.max_restarts)
+        return conclude(self._view(), report)
 
     def _view(self) -> JobView:
         claim, placement = self.job.claim, self.placement

@@ -418,9 +418,15 @@ class RecoverySpec(Section):
     """How often a job is repaired before it fails."""
 
     max_restarts: Annotated[int, Field(ge=0, le=10_000)] = 5
-    """Repairs over the life of the job."""
+    """Repairs after failures of the program, and as many after ranks that died or stood still without a known cause. A
+    newer checkpoint begins the count again."""
+    max_hardware_failures: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """Repairs after the loss of nodes and connections; a newer checkpoint begins the count again."""
     max_restarts_at_step: Annotated[int, Field(ge=1, le=100)] = 3
-    """Deaths at the same step, without progress between, after which the job fails."""
+    """Deaths at the same step, without progress between, after which the job fails; lost nodes do not count."""
+    min_dp: Annotated[int, Field(ge=1, le=131_072)] | None = None
+    """Fewest data replicas with which the job goes on when nodes are lost and nothing stands in for them: the same
+    global batch, in more micro-batches. Null: it waits for all of them."""
     step_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 600.0
     """Longest time a collective may wait; the derived timeouts follow from it."""
     hang_after_s: Annotated[float, Field(ge=0.5, le=86_400)] = 30.0

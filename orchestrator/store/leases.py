@@ -78,12 +78,13 @@ def release(session: Session, token: int, *, now: datetime, name: str = LEADER) 
     _change(session, name, token, {"holder": None, "expires_at": now, "endpoint": None})
 
 
-def hold(session: Session, token: int, *, name: str = LEADER) -> None:
+def hold(session: Session, token: int, *, alone: bool = False, name: str = LEADER) -> None:
     """First statement of every write transaction of a controller: fails when the token is not the newest one.
 
-    The shared lock keeps another controller from taking the lease before this transaction has ended.
+    The shared lock keeps another controller from taking the lease before this transaction has ended; `alone`: it also
+    waits for every other transaction of this one, and they for it.
     """
-    current = session.scalar(select(Lease.token).where(Lease.name == name).with_for_update(read=True))
+    current = session.scalar(select(Lease.token).where(Lease.name == name).with_for_update(read=not alone))
     if current != token:
         raise LeadershipLostError(token, current)
 

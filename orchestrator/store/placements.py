@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -32,6 +32,7 @@ def insert(
     restarts_used: int,
     deaths_at_step: tuple[int, int],
     now: datetime,
+    spent: Mapping[str, int] | None = None,
 ) -> Placement:
     """Stores a placement with the nodes it lies on. Its slots are taken from the commit on."""
     used = {slot.node for slot in decided.slots}
@@ -48,6 +49,7 @@ def insert(
         restarts_used=restarts_used,
         deaths_step=deaths_at_step[0],
         deaths_count=deaths_at_step[1],
+        spent=dict(spent or {}),
         placed_at=now,
     )
     session.add(row)
@@ -64,9 +66,68 @@ def slots_of(row: Placement) -> tuple[Slot, ...]:
     return tuple(Slot(node, index) for node, index in row.slots)
 
 
+def held_by(row: Placement) -> tuple[Slot, ...]:
+    """Every slot it holds: its ranks', and those that it gives back but has not yet."""
+    return (*slots_of(row), *leaving_of(row))
+
+
+def leaving_of(row: Placement) -> tuple[Slot, ...]:
+    return tuple(Slot(node, index) for node, index in row.leaving)
+
+
+def taken(session: Session, slots: Iterable[Slot], *, but: str, moved_only: bool = False) -> frozenset[Slot]:
+    """Which of `slots` a job other than `but` holds; `moved_only`: by a placement that has changed.
+
+    Asked in the transaction that gives slots out, so that none is given twice, whatever was decided meanwhile.
+    """
+    query = select(Placement.slots, Placement.leaving).where(
+        Placement.released_at.is_(None), Placement.job_id != but
+    )
+    if moved_only:
+        query = query.where(Placement.revision > 0)
+    held = {Slot(node, index) for own, leaving in session.execute(query) for node, index in (*own, *leaving)}
+    return frozenset(held.intersection(slots))
+
+
+def move(
+    session: Session,
+    job_id: str,
+    incarnation: int,
+    decided: Decided,
+    nodes: Iterable[Node],
+    *,
+    revision: int,
+    leaving: Iterable[Slot],
+    replicas: int | None,
+) -> None:
+    """Puts `decided` in the place of what was placed, as change number `revision`. No rank has been seen there yet, so
+    the placement is not proved until it is certified again."""
+    values = {
+        "slots": [[slot.node, slot.index] for slot in decided.slots],
+        "nodes": [node_to_json(node) for node in nodes],
+        "axes": [axis_report(axis) for axis in decided.axes],
+        "explanation": list(decided.explanation),
+        "ranks": [],
+        "certified": False,
+        "revision": revision,
+        "leaving": [[slot.node, slot.index] for slot in leaving],
+        "replicas": replicas,
+    }
+    _set(session, job_id, incarnation, values)
+
+
+def left(session: Session, job_id: str, incarnation: int) -> None:
+    """Nothing runs any more on the slots that its newest change gave back: they are free."""
+    _set(session, job_id, incarnation, {"leaving": []})
+
+
 def nodes_of(row: Placement) -> tuple[Node, ...]:
     """The nodes it lies on, as they were when it was made."""
     return tuple(node_from_json(document) for document in row.nodes)
+
+
+def get(session: Session, job_id: str, incarnation: int) -> Placement:
+    return session.get_one(Placement, (job_id, incarnation))
 
 
 def newest(session: Session, job_id: str) -> Placement | None:
@@ -114,10 +175,7 @@ def holders(session: Session) -> Mapping[Slot, tuple[str, str, int]]:
 
 def holdings(session: Session) -> Sequence[Holding]:
     """What every placement that is not released holds."""
-    query = select(Placement.slots, Placement.cpus_per_rank).where(Placement.released_at.is_(None))
-    return [
-        Holding([Slot(node, index) for node, index in slots], cpus) for slots, cpus in session.execute(query)
-    ]
+    return [Holding(held_by(row), row.cpus_per_rank) for row in unreleased(session)]
 
 
 def ask_to_vacate(session: Session, job_id: str, incarnation: int, reason: Reason, message: str) -> None:

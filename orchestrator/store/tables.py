@@ -73,6 +73,8 @@ class Job(Table):
     deaths_step: Mapped[int] = mapped_column(BoundedStep, default=0)
     """Step at which the last death happened, and how many happened there without progress between."""
     deaths_count: Mapped[int] = mapped_column(default=0)
+    spent: Mapped[dict[str, Any]] = mapped_column(CleanJson, default=dict, server_default="{}")
+    """What is used of the budgets of repair (`recovery.ladder.History.carried`)."""
     evaluation: Mapped[dict[str, Any] | None] = mapped_column(CleanJson(none_as_null=True))
     """Newest evaluation: step, loss, unigram_loss."""
 
@@ -103,7 +105,13 @@ class Placement(Table):
     job_id: Mapped[str] = _job()
     incarnation: Mapped[int] = mapped_column(primary_key=True)
     slots: Mapped[list[Any]]
-    """`[node, index]` of each rank, by rank."""
+    """`[node, index]` of each rank, by rank; as they are now, after `revision` changes."""
+    revision: Mapped[int] = mapped_column(default=0, server_default="0")
+    """Changes of this placement: ranks of lost nodes that were given other slots while the others stayed."""
+    leaving: Mapped[list[Any]] = mapped_column(CleanJson, default=list, server_default="[]")
+    """`[node, index]` of slots that the newest change gives back: held until its ranks there have ended."""
+    replicas: Mapped[int | None]
+    """Data replicas it runs with since some were dropped; null: as many as the job file says."""
     nodes: Mapped[list[Any]]
     """The fabric nodes it lies on, as they were when it was made (`topology.fabric.Node` as JSON)."""
     axes: Mapped[list[Any]]
@@ -119,6 +127,8 @@ class Placement(Table):
     restarts_used: Mapped[int]
     deaths_step: Mapped[int] = mapped_column(BoundedStep)
     deaths_count: Mapped[int]
+    spent: Mapped[dict[str, Any]] = mapped_column(CleanJson, default=dict, server_default="{}")
+    """As the job's was."""
 
     event_cursor: Mapped[int] = mapped_column(BigInteger, default=0)
     """Newest `GangEvent.seq` in SQL; moves in the transaction that inserts the events."""

@@ -20,7 +20,7 @@ from actors import processes
 from actors.launcher import RayLauncher
 from actors.local_cluster import LocalCluster, living
 from orchestrator.lifecycle.ports import ClusterUnreachableError, GangRef
-from orchestrator.lifecycle.reports import EventKind, GangEvent, GangOrder, GangReport, StepRecord
+from orchestrator.lifecycle.reports import EventKind, GangEvent, GangOrder, GangReport, NoMove, StepRecord
 from orchestrator.recovery.timeouts import BaseTimes
 from orchestrator.topology.fabric import Slot
 from tests.open_files import processes_with_files_below
@@ -166,6 +166,9 @@ class Driver:
         self.events += report.events
         self.steps += report.steps
         self.reports.append(report)
+        if report.lost_nodes:
+            answer = NoMove(report.revision + 1, "this controller has no other node")
+            self.launcher.move(self.ref, answer, fencing_token=self.token)
         return report
 
     def until(

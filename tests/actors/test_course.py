@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from actors.attempt import Attempt
-from actors.course import Course
+from actors.course import Course, kept
 from actors.gang import RanksNotStartedError
 from actors.messages import RankOrder
 from orchestrator.lifecycle.reports import GangOrder
@@ -29,9 +29,13 @@ class FakeGang:
     def __init__(self, not_started: dict[str, str]) -> None:
         self.not_started = not_started
         self.replaced: set[str] = set()
+        self.nodes = tuple(slot.node for slot in SLOTS)
 
     async def start_ranks(self, order: RankOrder) -> RankOrder:
         raise RanksNotStartedError(self.not_started)
+
+    def watches(self, node: str) -> bool:
+        return True
 
     async def replace_agents(self, hanging: set[str]) -> None:
         self.replaced = hanging
@@ -43,9 +47,9 @@ def failure_of(not_started: dict[str, str]) -> tuple[Failure, set[str]]:
     async def scenario() -> tuple[Failure, set[str]]:
         times = replace(Timeouts.of(JobSpec.model_validate(SPEC).recovery), settle_s=0.0)
         course: Any = Course(ORDER, times)
-        course._gang = gang = FakeGang(not_started)
+        course._gang = course.mender._gang = gang = FakeGang(not_started)
         failure = await course._drive(Attempt(1, SLOTS))
-        await course._prepare_restart(failure)
+        await course.mender.repair(failure, 0)
         return failure, gang.replaced
 
     return asyncio.run(asyncio.wait_for(scenario(), 30))
@@ -63,3 +67,13 @@ def test_several_are_named_and_all_are_replaced() -> None:
     assert failure.summary.startswith("the agent of node n0 gave no answer for 10 s; the agent of node n1 ")
     assert failure.summary.endswith("; and 1 more")
     assert replaced == {"n0", "n1", "n2", "n3"}
+
+
+def test_what_a_gang_kept_that_was_to_save_is_told_as_it_is() -> None:
+    assert kept(12, 12, 30.0, by_themselves=True) == " The checkpoint of step 12 has all of it."
+    assert kept(12, 10, 30.0, by_themselves=False) == (
+        " Not all ranks had saved and ended within 30 s: 2 steps since step 10 are lost."
+    )
+    assert kept(12, 11, 30.0, by_themselves=True) == (
+        " Its ranks ended by themselves and told of no checkpoint of the last 1 step."
+    )

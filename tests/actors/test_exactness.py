@@ -41,9 +41,9 @@ def spec() -> dict[str, Any]:
     }
 
 
-def weights(directory: Path) -> dict[str, Any]:
+def weights(directory: Path, steps: int = STEPS) -> dict[str, Any]:
     """Everything in the final checkpoint of a job, by name: parameters, optimizer state, counters."""
-    final = directory / "checkpoints" / f"step-{STEPS:08d}"
+    final = directory / "checkpoints" / f"step-{steps:08d}"
     assert final.is_dir(), sorted(path.name for path in (directory / "checkpoints").iterdir())
     whole = directory / "whole.pt"
     dcp_to_torch_save(final, whole)

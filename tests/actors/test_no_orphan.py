@@ -62,7 +62,10 @@ def test_a_vacated_gang_ends_by_itself_and_the_next_one_goes_on(
     launcher.vacate(first.ref, grace_s=120.0, fencing_token=first.token)
     report = first.end()
     assert (report.outcome, report.reason) == (Outcome.VACATED, Reason.PREEMPTED)
-    assert report.message == "The slots were given back."
+    steps = "1 step" if report.step == 1 else f"{report.step} steps"
+    assert report.message == (
+        f"The slots were given back. Its ranks ended by themselves and told of no checkpoint of the last {steps}."
+    )
     assert first.event(EventKind.ATTEMPT_ENDED).data["outcome"] == "vacated"
     assert all("ended after" in tail.text for tail in report.logs), "every rank came to its own end"
     first.assert_all_free()

@@ -36,7 +36,9 @@ def test_killed_raylet_is_a_lost_node(
     assert (report.outcome, report.reason) == (Outcome.NODE_LOST, Reason.NODE_LOST), report.message
     assert "l1n0" in report.message
     assert report.restarts_used == 0, "the controller counts the restart when it places the job again"
-    assert report.deaths_at_step[1] == 1
+    assert report.deaths_at_step[1] == 0, "hardware is not held against the job"
+    assert report.spent["hardware"] == 1
+    assert driver.event(EventKind.REPAIR_STARTED).data["rung"] == "requeue"
     lost = driver.event(EventKind.NODE_LOST)
     assert lost.data["node"] == "l1n0"
     assert not any(processes.alive(fact.pid) for fact in before.ranks), "ranks of the dead node ended with it"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -27,6 +27,8 @@ from orchestrator.lifecycle.reports import (
     GangPhase,
     GangReport,
     LogTail,
+    Move,
+    NoMove,
     Outcome,
     RankFacts,
     StepRecord,
@@ -80,6 +82,11 @@ class FakeGang:
     still: bool = False
     """Makes no move any more."""
     newest_token: int = 0
+    lost_nodes: tuple[str, ...] = ()
+    """Nodes for whose ranks it asks the controller."""
+    patience: int = 0
+    """Moves for which it still asks; then it ends."""
+    revision: int = 0
 
     def say(self, kind: EventKind, message: str, **data: Any) -> None:
         seq = len(self.events) + 1
@@ -90,6 +97,10 @@ class FakeGang:
             return
         if self.cancelled and not self.stubborn:
             self.end(Outcome.CANCELLED, "cancelled")
+        elif self.lost_nodes:
+            self.patience -= 1
+            if self.patience <= 0:
+                self.end(Outcome.NODE_LOST, "no answer")
         elif self.grace_s is not None and not self.stubborn:
             self.end(Outcome.VACATED, "vacated")
         elif self.fail_with is not None:
@@ -105,7 +116,7 @@ class FakeGang:
                 for rank, slot in enumerate(self.order.slots)
             )
             self.say(EventKind.CERTIFIED, "every group meets its tier")
-        elif self.phase is GangPhase.STARTING:
+        elif self.phase in (GangPhase.STARTING, GangPhase.RECOVERING):
             self.phase = GangPhase.RUNNING
             self.say(EventKind.TRAINING_STARTED, "step 0")
         elif self.step < self.order.spec["training"]["steps"]:
@@ -140,10 +151,28 @@ class FakeGang:
             pruned=[self.step - 1] if self.step > 1 else [],
         )
 
+    def lose(self, name: str, patience: int) -> None:
+        """Its ranks are ended; it asks for another place for those of the node, `patience` moves long."""
+        self.lost_nodes, self.patience = (*self.lost_nodes, name), patience
+        self.say(EventKind.ATTEMPT_ENDED, f"node {name} was lost", outcome="node-lost", step=self.step)
+        self.phase, self.ranks = GangPhase.RECOVERING, ()
+
+    def take(self, answer: Move | NoMove) -> None:
+        if not self.lost_nodes or answer.revision != self.revision + 1:
+            return
+        if isinstance(answer, NoMove):
+            self.end(Outcome.NODE_LOST, answer.message)
+            return
+        self.order = replace(self.order, slots=answer.slots, fabric=answer.fabric)
+        self.revision, self.lost_nodes = answer.revision, ()
+        self.attempt += 1
+        self.say(EventKind.ATTEMPT_STARTED, f"attempt {self.attempt} begins")
+
     def end(self, outcome: Outcome, message: str) -> None:
         if self.attempt:
             self.say(EventKind.ATTEMPT_ENDED, message, outcome=outcome.value, step=self.step)
         self.phase, self.outcome, self.message = GangPhase.ENDED, outcome, message
+        self.lost_nodes = ()
 
 
 class FakeCluster:
@@ -167,6 +196,8 @@ class FakeCluster:
         """Jobs whose snapshots some node keeps."""
         self.unreachable = False
         self.double_booked: list[str] = []
+        self.patience = 0
+        """Moves for which supervisors that lose a node ask for another one; 0: they end at once."""
 
     def tick(self) -> None:
         for gang in self.gangs.values():
@@ -179,7 +210,10 @@ class FakeCluster:
         for gang in self.gangs.values():
             if gang.phase is not GangPhase.ENDED and any(slot.node == name for slot in gang.order.slots):
                 gang.say(EventKind.NODE_LOST, f"node {name} was lost", node=name)
-                gang.end(Outcome.NODE_LOST, f"node {name} was lost")
+                if self.patience:
+                    gang.lose(name, self.patience)
+                else:
+                    gang.end(Outcome.NODE_LOST, f"node {name} was lost")
 
     def kill_supervisors(self) -> None:
         for gang in self.gangs.values():
@@ -266,6 +300,8 @@ class FakeLauncher:
                 outcome=found.outcome,
                 reason=found.reason,
                 message=found.message,
+                revision=found.revision,
+                lost_nodes=found.lost_nodes,
             )
 
     def cancel(self, gang: GangRef, *, fencing_token: int) -> None:
@@ -275,6 +311,16 @@ class FakeLauncher:
     def vacate(self, gang: GangRef, *, grace_s: float, fencing_token: int) -> None:
         with self._call():
             self._supervisor(gang).grace_s = grace_s
+
+    def move(self, gang: GangRef, answer: Move | NoMove, *, fencing_token: int) -> None:
+        with self._call():
+            found = self._supervisor(gang)
+            if isinstance(answer, Move):
+                others = [one for ref, one in self.cluster.gangs.items() if ref != gang]
+                overlap = set(answer.slots) & {slot for one in others for slot in one.order.slots}
+                if overlap:
+                    self.cluster.double_booked.append(f"{gang}: {overlap}")
+            found.take(answer)
 
     def reap(self, gang: GangRef) -> bool:
         """Kills at the first call; processes are gone some calls later, as in life."""

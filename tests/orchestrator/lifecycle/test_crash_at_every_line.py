@@ -58,6 +58,23 @@ def node_lost(world: World) -> None:
     world.check_history()
 
 
+def node_lost_with_a_spare(world: World) -> None:
+    """The ranks of the lost node go to the other one of its leaf; the gang does not end."""
+    world.cluster.patience = 60
+    job_id = world.submit(spec(steps=4))
+    world.until(lambda: world.state(job_id) is JobState.RUNNING)
+    lost = world.placements(job_id)[0].slots[0][0]
+    world.cluster.lose_node(lost)
+    world.until(lambda: world.state(job_id).is_terminal and world.is_clean())
+    assert world.state(job_id) is JobState.SUCCEEDED
+    (placement,) = world.placements(job_id)
+    assert placement.revision == 1
+    assert {node for node, _ in placement.slots} == {"l0n1" if lost == "l0n0" else "l0n0"}
+    assert [facts["node"] for facts in placement.ranks] == [node for node, _ in placement.slots]
+    assert world.kinds(job_id).count("moved") == 1
+    world.check_history()
+
+
 def supervisor_killed(world: World) -> None:
     job_id = world.submit(spec())
     world.until(lambda: world.state(job_id) is JobState.RUNNING)
@@ -89,7 +106,15 @@ def preempted(world: World) -> None:
     world.check_history()
 
 
-SCENARIOS: tuple[Scenario, ...] = (plain, contended, node_lost, supervisor_killed, cancelled, preempted)
+SCENARIOS: tuple[Scenario, ...] = (
+    plain,
+    contended,
+    node_lost,
+    node_lost_with_a_spare,
+    supervisor_killed,
+    cancelled,
+    preempted,
+)
 
 
 @pytest.mark.timeout(600)

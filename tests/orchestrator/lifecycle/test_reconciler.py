@@ -194,7 +194,7 @@ def test_failure_keeps_the_traceback(world: World) -> None:
 
 
 def test_repairs_elsewhere_are_limited(world: World) -> None:
-    job_id = world.submit(spec(steps=50, recovery={"max_restarts": 2}))
+    job_id = world.submit(spec(steps=50, recovery={"max_hardware_failures": 2}))
     for incarnation in (1, 2, 3):
         world.until(lambda: world.state(job_id) is JobState.RUNNING)
         assert world.job(job_id).incarnation == incarnation

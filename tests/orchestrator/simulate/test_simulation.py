@@ -132,10 +132,13 @@ class TestLostNodes:
         assert times(report) == {"a": (0, 150)}
 
     def test_until_its_budget_is_spent(self) -> None:
-        recovery = RecoverySpec(max_restarts=0)
+        recovery = RecoverySpec(max_hardware_failures=0)
         report = simulated([job("a", 8, 0, 100, recovery=recovery)], changes=self.CHANGES)
         assert report.states == {"failed": 1}
-        assert "all 0 restarts of recovery.max_restarts are used" in of(report, "a").message
+        assert (
+            "the 0 repairs that recovery.max_hardware_failures allows without a checkpoint are used"
+            in of(report, "a").message
+        )
 
     def test_a_job_that_finds_no_place_is_left_waiting(self) -> None:
         report = simulated([job("a", 8, 0, 100)], changes=self.CHANGES[:1])

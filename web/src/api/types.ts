@@ -1088,8 +1088,10 @@ export interface components {
              * @default {
              *       "hang_after_s": 30,
              *       "hang_factor": 10,
+             *       "max_hardware_failures": 100,
              *       "max_restarts": 5,
              *       "max_restarts_at_step": 3,
+             *       "min_dp": null,
              *       "step_timeout_s": 600
              *     }
              */
@@ -2181,17 +2183,31 @@ export interface components {
              */
             hang_factor: number;
             /**
+             * Max Hardware Failures
+             * @description Repairs after the loss of nodes and connections; a newer checkpoint begins the count again.
+             * @default 100
+             */
+            max_hardware_failures: number;
+            /**
              * Max Restarts
-             * @description Repairs over the life of the job.
+             * @description Repairs after failures of the program, and as many after ranks that died or stood still without a known cause. A
+             *     newer checkpoint begins the count again.
              * @default 5
              */
             max_restarts: number;
             /**
              * Max Restarts At Step
-             * @description Deaths at the same step, without progress between, after which the job fails.
+             * @description Deaths at the same step, without progress between, after which the job fails; lost nodes do not count.
              * @default 3
              */
             max_restarts_at_step: number;
+            /**
+             * Min Dp
+             * @description Fewest data replicas with which the job goes on when nodes are lost and nothing stands in for them: the same
+             *     global batch, in more micro-batches. Null: it waits for all of them.
+             * @default null
+             */
+            min_dp: number | null;
             /**
              * Step Timeout S
              * @description Longest time a collective may wait; the derived timeouts follow from it.

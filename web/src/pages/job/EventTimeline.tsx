@@ -22,6 +22,7 @@ const TONES: Partial<Record<EventView["kind"], Tone>> = {
   preempted: "repair",
   "time-limit-reached": "bad",
   "repair-started": "repair",
+  moved: "repair",
   resumed: "repair",
   repaired: "good",
   certified: "good",
