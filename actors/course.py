@@ -16,6 +16,7 @@ from ray.exceptions import RayError
 from actors.attempt import Attempt
 from actors.gang import Gang, NodeTooSmallError, RanksNotStartedError, StartFailedError
 from actors.hang_watch import HangWatch
+from actors.health_watch import HealthWatch
 from actors.journal import Journal
 from actors.messages import Note, NoteKind, RankOrder
 from orchestrator.health.hang import Hang
@@ -78,6 +79,7 @@ class Course:
         self._history = History(order.restarts_used, step, deaths)
         self._pace = Pace(times)
         self.journal = Journal()
+        self.health = HealthWatch(self._write)
         self.phase = GangPhase.STARTING
         self.step = 0
         """Newest finished step, over all attempts of this supervisor."""
@@ -299,6 +301,8 @@ class Course:
         if note.kind is NoteKind.STEP:
             self.step = max(self.step, self.journal.step(attempt.number, note.data, note.at))
             self._pace.took(note.data["step"], real(note.data["step_time_s"]))
+        elif note.kind is NoteKind.PHASES:
+            self.health.take(note.data)
         elif note.kind is NoteKind.EVENT:
             self._pass_on(note)
 
@@ -356,6 +360,7 @@ class Course:
             self._write(EventKind.REPAIRED, f"Ranks are back after {data['seconds']} s.", data)
             self._failed_at = None
         self._pace.begin_attempt()
+        self.health.begin(attempt.number, Mesh.of(self._spec.parallelism), attempt.slots)
         self._write(EventKind.TRAINING_STARTED, f"All {attempt.world_size} ranks are ready.", data)
         self.phase, self.reason, self.message = GangPhase.RUNNING, Reason.NONE, ""
 

@@ -59,6 +59,7 @@ class Supervisor:
             outcome=course.outcome if over else None,
             reason=course.reason.value,
             deaths_at_step=course.deaths_at_step,
+            health=course.health.reports(at_once=course.phase is GangPhase.ENDED),
             message=course.message,
         )
 
