@@ -32,6 +32,12 @@ export type TimelineRank = TimelineView["ranks"][number];
 export type TimelineSpan = TimelineRank["spans"][number];
 export type Work = TimelineSpan[0];
 
+export type HealthView = Schemas["HealthView"];
+export type FindingView = Schemas["FindingView"];
+export type HeatMapBlock = Omit<Schemas["HeatMapBlockView"], "columns"> & { columns: [number, number, number][] };
+export type HeatMapView = Omit<Schemas["HeatMapView"], "blocks"> & { blocks: HeatMapBlock[] };
+export type NodeBlame = Schemas["NodeBlame"];
+
 export const PAGE_SIZE = 50;
 const LIST_REFRESH_MS = 2_000;
 const JOB_REFRESH_MS = 1_500;
@@ -91,6 +97,29 @@ export function timelinesQuery(jobId: string, live: boolean) {
     queryFn: ({ signal }) =>
       body(api.GET("/api/v1/jobs/{job_id}/timelines", { params: { path: { job_id: jobId } }, signal })),
     refetchInterval: live ? CLUSTER_REFRESH_MS : false,
+  });
+}
+
+export function healthQuery(jobId: string, live: boolean) {
+  return queryOptions({
+    queryKey: ["health", jobId],
+    queryFn: ({ signal }) =>
+      body(api.GET("/api/v1/jobs/{job_id}/health", { params: { path: { job_id: jobId } }, signal })),
+    refetchInterval: live ? CLUSTER_REFRESH_MS : false,
+  });
+}
+
+/** Of the newest attempt when `attempt` is undefined. */
+export function heatMapQuery(jobId: string, attempt: number | undefined, live: boolean) {
+  return queryOptions({
+    queryKey: ["heatmap", jobId, attempt],
+    queryFn: async ({ signal }) => {
+      const params = { path: { job_id: jobId }, query: { attempt } };
+      // openapi-fetch makes plain arrays of tuples.
+      return (await body(api.GET("/api/v1/jobs/{job_id}/health/heatmap", { params, signal }))) as HeatMapView;
+    },
+    refetchInterval: live ? CLUSTER_REFRESH_MS : false,
+    placeholderData: keepPreviousData,
   });
 }
 
