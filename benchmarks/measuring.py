@@ -2,11 +2,10 @@
 
 Ranks of one gang build the job's engine twice: once as it is, once without the meter (traffic counted in the process
 groups, time by phase, memory asked) and without the recorder of the pipeline's timeline. They take turns of some steps
-each, so both sides share processes, caches and the machine's mood. On the measured side every rank leaves what its steps
-were made of in its ring, and once a second, and at the end of a turn, rank 0 reads the rings and feeds the detector of
-stragglers, while all wait for it: agent and supervisor do that beside the ranks, so this is their cost at its worst.
-ZeRO 3 over two ranks with micro-batches: of the
-plans that two cores run well, the one with the most collectives to count in a step.
+each, so both sides share processes, caches and the machine's mood. On the measured side every rank leaves what its
+steps were made of in its ring. Once a second and at the end of a turn rank 0 reads the rings and feeds the detector of
+stragglers while the others wait for it; agent and supervisor do that beside the ranks, so it costs most here. ZeRO 3
+over two ranks with micro-batches: of the plans that two cores run well, the one with the most collectives in a step.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.health.verdict import Imbalance, Kind, Straggler, Verdict, Watch
+from orchestrator.health.verdict import Imbalance, Kind, Straggler, Uneven, Verdict, Watch
 
 STRAGGLERS_KEPT = 100
 """Findings of an attempt that are told, the newest; imbalances and what is only watched are few."""
@@ -138,11 +138,10 @@ class _Say:
         return self._finding(whole, Category.STRAGGLER, f"node {name}", ranks, who, confidence, ongoing)
 
     def imbalance(self, one: Imbalance) -> Finding:
-        subject = f"stage {one.stage}" if one.stage is not None else f"ranks {_listed(one.ranks)}"
+        of_stage = one.kind is Uneven.STAGE
+        subject = f"stage {one.stage}" if of_stage else f"{one.kind.value} ranks {_listed(one.ranks)}"
         who = one.reason[:1].upper() + one.reason[1:]
-        return self._finding(
-            one, Category.IMBALANCE, f"{one.kind.value} {subject}", one.ranks, who, 1.0, True
-        )
+        return self._finding(one, Category.IMBALANCE, subject, one.ranks, who, 1.0, True)
 
     def watch(self, one: Watch) -> Finding:
         who = f"{self._placed(one.rank).capitalize()} {one.reason}"

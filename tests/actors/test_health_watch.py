@@ -1,7 +1,7 @@
 """Stragglers of running gangs: a rank that really computes more is named, a healthy gang is not accused.
 
-The machine of the tests has fewer cores than the gang has ranks, so its wall times tell who was scheduled. What is judged
-then is CPU time; on a machine with a core for each rank it is the wall clock. Either has to name the rank.
+A machine that has fewer cores than the gang has ranks tells by its wall times who was scheduled. What is judged then is
+CPU time; on a machine with a core for each rank it is the wall clock. Either has to name the rank.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ UNEVEN = replace(
     SLOW,
     category=Category.IMBALANCE,
     kind="stage",
-    subject="stage stage 1",
+    subject="stage 1",
     sentence="Stage 1 computes 1.40 times as long.",
 )
 
@@ -54,7 +54,7 @@ def test_who_is_slow_is_named_with_node_and_cost(server: Any, atoll: Atoll) -> N
     assert lines[2].split() == ["1", "rank", "5", "n2", "onset", "120-", "1.31", "0.08", "s", "(CPU)", "0.95"]
     assert lines[3] == "uneven work (no machine's fault): Stage 1 computes 1.40 times as long."
     found = json.loads(atoll("health", job_id, "--json").out)
-    assert [one["subject"] for one in found["findings"]] == ["rank 5", "stage stage 1"]
+    assert [one["subject"] for one in found["findings"]] == ["rank 5", "stage 1"]
 
 
 def test_one_that_recovered_is_healthy_again(server: Any, atoll: Atoll) -> None:

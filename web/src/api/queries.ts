@@ -46,6 +46,9 @@ const LARGE_CLUSTER_REFRESH_MS = 10_000;
 /** Nodes above which the cluster is asked for less often: the answer is a megabyte then. */
 const LARGE_CLUSTER = 500;
 
+/** Rows of a heat map above which it is asked for less often: some megabytes then. */
+const MANY_ROWS = 256;
+
 const TERMINAL: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 
 export function isTerminal(state: string): boolean {
@@ -118,7 +121,11 @@ export function heatMapQuery(jobId: string, attempt: number | undefined, live: b
       // openapi-fetch makes plain arrays of tuples.
       return (await body(api.GET("/api/v1/jobs/{job_id}/health/heatmap", { params, signal }))) as HeatMapView;
     },
-    refetchInterval: live ? CLUSTER_REFRESH_MS : false,
+    refetchInterval: ({ state }) => {
+      if (!live) return false;
+      const { ranks = 0, ranks_a_row: each = 1 } = state.data ?? {};
+      return ranks / each > MANY_ROWS ? LARGE_CLUSTER_REFRESH_MS : CLUSTER_REFRESH_MS;
+    },
     placeholderData: keepPreviousData,
   });
 }
