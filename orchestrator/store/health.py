@@ -17,6 +17,8 @@ from orchestrator.store.tables import HealthFinding, HeatMapBlock
 
 BLOCKS_KEPT = 16
 """Of a job; the oldest give way: 512 columns."""
+COUNTED = 5_000
+"""Findings, of all jobs, from which nodes are blamed."""
 
 
 def keep(session: Session, job_id: str, report: HealthReport, *, at: datetime) -> None:
@@ -88,12 +90,14 @@ def attempts_with_heat(session: Session, job_id: str) -> Sequence[int]:
 
 
 def stragglers_by_node(session: Session) -> Mapping[str, Sequence[tuple[str, Finding]]]:
-    """By node, (job id, finding) of every straggler that is about that node alone, whatever job and attempt."""
+    """By node, (job id, finding) of the stragglers that are about that node alone, whatever job and attempt: of the
+    newest COUNTED, oldest first."""
     query = select(HealthFinding.node, HealthFinding.job_id, HealthFinding.data).where(
         HealthFinding.category == Category.STRAGGLER.value, HealthFinding.node.is_not(None)
     )
+    newest = session.execute(query.order_by(HealthFinding.at.desc()).limit(COUNTED)).all()
     found: dict[str, list[tuple[str, Finding]]] = {}
-    for node, job_id, data in session.execute(query):
+    for node, job_id, data in reversed(newest):
         found.setdefault(node, []).append((job_id, Finding.from_json(data)))
     return found
 

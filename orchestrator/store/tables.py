@@ -232,7 +232,7 @@ class HealthFinding(Table):
     """What is said of a rank, node, link or stage in one attempt. Written anew as it grows."""
 
     __tablename__ = "health_findings"
-    __table_args__ = (Index(None, "category", "node"),)
+    __table_args__ = (Index(None, "category", "at"),)
 
     job_id: Mapped[str] = _job()
     attempt: Mapped[int] = mapped_column(primary_key=True)

@@ -156,6 +156,14 @@ export function clusterQuery() {
   });
 }
 
+export function blameQuery() {
+  return queryOptions({
+    queryKey: ["blame"],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/blame", { signal })),
+    refetchInterval: LARGE_CLUSTER_REFRESH_MS,
+  });
+}
+
 /** `after`: position behind which the page begins. */
 export function queueQuery(after: number) {
   const query = { limit: PAGE_SIZE, after };

@@ -34,7 +34,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_health_findings_job_id_jobs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("job_id", "attempt", "category", "subject", "from_step", name="pk_health_findings"),
     )
-    op.create_index("ix_health_findings_category_node", "health_findings", ["category", "node"])
+    op.create_index("ix_health_findings_category_at", "health_findings", ["category", "at"])
     op.create_table(
         "heat_blocks",
         sa.Column("job_id", sa.String(36), nullable=False),
@@ -48,5 +48,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("heat_blocks")
-    op.drop_index("ix_health_findings_category_node", table_name="health_findings")
+    op.drop_index("ix_health_findings_category_at", table_name="health_findings")
     op.drop_table("health_findings")
