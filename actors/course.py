@@ -79,7 +79,7 @@ class Course:
         self._history = History(order.restarts_used, step, deaths)
         self._pace = Pace(times)
         self.journal = Journal()
-        self.health = HealthWatch(self._write)
+        self.health = HealthWatch(self._write, self._spec)
         self.phase = GangPhase.STARTING
         self.step = 0
         """Newest finished step, over all attempts of this supervisor."""
@@ -360,7 +360,7 @@ class Course:
             self._write(EventKind.REPAIRED, f"Ranks are back after {data['seconds']} s.", data)
             self._failed_at = None
         self._pace.begin_attempt()
-        self.health.begin(attempt.number, Mesh.of(self._spec.parallelism), attempt.slots)
+        self.health.begin(attempt.number, attempt.slots)
         self._write(EventKind.TRAINING_STARTED, f"All {attempt.world_size} ranks are ready.", data)
         self.phase, self.reason, self.message = GangPhase.RUNNING, Reason.NONE, ""
 

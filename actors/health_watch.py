@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -16,12 +17,16 @@ import structlog
 from orchestrator.health.finding import Category, Finding
 from orchestrator.health.live import LiveHealth
 from orchestrator.health.news import News, NewsDesk, Turn
+from orchestrator.health.policy import replacement
 from orchestrator.lifecycle.reports import EventKind, HealthReport
 from orchestrator.placement.mesh import Mesh
+from orchestrator.spec.job import JobSpec
 from orchestrator.topology.fabric import Slot
 
 log = structlog.get_logger(__name__)
 
+REPAIR_S = 60.0
+"""What doing without a node is taken to cost: ranks end, others start from the checkpoint and catch up."""
 TOLD_EVERY_S = 3.0
 """Between two reports of the state: findings grow all the time."""
 
@@ -31,8 +36,11 @@ Tell = Callable[[EventKind, str, Mapping[str, Any]], None]
 class HealthWatch:
     """Of all attempts of a supervisor. `tell` writes an event of the attempt that runs."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, spec: JobSpec) -> None:
         self._tell = tell
+        self._spec = spec
+        self._advised: set[str] = set()
+        """Nodes that were told to be worth replacing."""
         self._live: LiveHealth | None = None
         self._desk = NewsDesk()
         self._findings: tuple[Finding, ...] = ()
@@ -41,9 +49,10 @@ class HealthWatch:
         self._changed = False
         self._told_at_s = -TOLD_EVERY_S
 
-    def begin(self, attempt: int, mesh: Mesh, slots: Sequence[Slot]) -> None:
+    def begin(self, attempt: int, slots: Sequence[Slot]) -> None:
         """Fresh ranks: what was learned of others says nothing about them."""
         self._end_attempt()
+        mesh = Mesh.of(self._spec.parallelism)
         self._live = LiveHealth(attempt, mesh, [slot.node for slot in slots])
         self._desk = NewsDesk()
         self._findings = ()
@@ -64,6 +73,21 @@ class HealthWatch:
         self._changed = True
         for news in self._desk.news(self._findings):
             self._tell(_kind(news), news.sentence, news.finding.to_json())
+        self._advise(self._live.step)
+
+    def _advise(self, step: int) -> None:
+        chosen = replacement(
+            self._spec.health.stragglers,
+            self._findings,
+            step=step,
+            total_steps=self._spec.training.steps,
+            repair_s=REPAIR_S,
+            kept=frozenset(self._advised),
+        )
+        if chosen is not None:
+            self._advised.add(chosen.node)
+            sentence = f"Node {chosen.node} is worth replacing: {chosen.reason}."
+            self._tell(EventKind.REPLACEMENT_ADVISED, sentence, asdict(chosen))
 
     def reports(self, *, at_once: bool) -> tuple[HealthReport, ...]:
         """The state of each attempt that has changed, when it is time to tell it; `at_once`: now or never."""

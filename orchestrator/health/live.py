@@ -68,6 +68,11 @@ class LiveHealth:
             return True
         return self._seen > before
 
+    @property
+    def step(self) -> int:
+        """The newest judged; 0 before any was."""
+        return self._judged[-1] if self._judged else 0
+
     def findings(self) -> tuple[Finding, ...]:
         """Everything that is said of the attempt so far."""
         if self._detector is None or self.clock is None:

@@ -48,6 +48,8 @@ class EventKind(StrEnum):
     STRAGGLER = "straggler"
     """A rank, node or link is slow: a `health.finding.Finding`."""
     STRAGGLER_RECOVERED = "straggler-recovered"
+    REPLACEMENT_ADVISED = "replacement-advised"
+    """A slow node costs the rest of the job more than doing without it: a `health.policy.Replacement`."""
     IMBALANCE = "imbalance"
     """Work is not evenly spread, which is no machine's fault: a Finding."""
     REPAIR_STARTED = "repair-started"

@@ -423,7 +423,7 @@ class Stragglers(StrEnum):
     OBSERVE = "observe"
     """They are named, with what they cost."""
     REPLACE = "replace"
-    """They are named, and it is said which node to do without after the next checkpoint."""
+    """They are named, and a node that is worth replacing is told of. Nothing replaces it yet."""
 
 
 class HealthSpec(Section):

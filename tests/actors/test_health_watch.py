@@ -17,8 +17,7 @@ from orchestrator.health.heat import unpacked
 from orchestrator.health.live import LEARNED, WARM_STEPS
 from orchestrator.health.phases import AT, ROW
 from orchestrator.lifecycle.reports import EventKind, HealthReport, Outcome
-from orchestrator.placement.mesh import Mesh
-from orchestrator.spec.sections import ParallelismSpec
+from orchestrator.spec.job import JobSpec
 from orchestrator.topology.fabric import Slot
 
 pytestmark = pytest.mark.timeout(600)
@@ -99,10 +98,15 @@ def rows(step: int, factor: float = 1.0) -> np.ndarray[Any, np.dtype[np.float64]
     return found
 
 
-def watching() -> tuple[HealthWatch, list[EventKind]]:
+SLOTS = (Slot("a", 0), Slot("b", 0))
+
+
+def watching(**health: str) -> tuple[HealthWatch, list[EventKind]]:
     kinds: list[EventKind] = []
-    watch = HealthWatch(lambda kind, message, data: kinds.append(kind))
-    watch.begin(1, Mesh.of(ParallelismSpec(dp=2)), [Slot("a", 0), Slot("b", 0)])
+    document = {"name": "j", "parallelism": {"dp": 2}, "training": {"steps": 10_000}, "health": health}
+    spec = JobSpec.model_validate(document)
+    watch = HealthWatch(lambda kind, message, data: kinds.append(kind), spec)
+    watch.begin(1, SLOTS)
     return watch, kinds
 
 
@@ -111,7 +115,7 @@ def test_an_attempt_that_ended_is_told_with_the_next() -> None:
     for step in range(1, 60):
         watch.take({"rows": rows(step, 1.5 if step > 30 else 1.0)})
     assert kinds == [EventKind.STRAGGLER]
-    watch.begin(2, Mesh.of(ParallelismSpec(dp=2)), [Slot("a", 0), Slot("b", 0)])
+    watch.begin(2, SLOTS)
     for step in range(40, 40 + WARM_STEPS + LEARNED):
         watch.take({"rows": rows(step)})
     first, second = watch.reports(at_once=True)
@@ -120,6 +124,15 @@ def test_an_attempt_that_ended_is_told_with_the_next() -> None:
     assert [one for one in second.findings if one.category is Category.STRAGGLER] == []
     assert watch.reports(at_once=True) == (first, second)  # until the end was heard
     assert kinds == [EventKind.STRAGGLER]  # a fresh attempt has recovered from nothing
+
+
+def test_a_node_worth_replacing_is_told_once_where_the_job_wants_it() -> None:
+    watch, kinds = watching(stragglers="replace")
+    for step in range(1, 90):
+        watch.take(
+            {"rows": rows(step, 1.5 if step > 30 else 1.0)}
+        )  # 0.15 s of 9,900 steps is more than 3 x 60 s
+    assert kinds == [EventKind.STRAGGLER, EventKind.REPLACEMENT_ADVISED]
 
 
 def test_a_defect_of_the_watch_ends_nothing() -> None:
