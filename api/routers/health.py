@@ -31,8 +31,8 @@ AttemptOf = Annotated[
 ]
 
 
-@router.get("/jobs/{job_id}/health", operation_id="getHealth", responses=answers(404, 422, 503))
-def get_health(job_id: JobId, database: DatabaseOf, attempt: AttemptOf = None) -> HealthView:
+@router.get("/jobs/{job_id}/health", operation_id="getJobHealth", responses=answers(404, 422, 503))
+def get_job_health(job_id: JobId, database: DatabaseOf, attempt: AttemptOf = None) -> HealthView:
     """Which ranks, nodes and links of the job are slow, and which work is not evenly spread."""
     with database.read() as session:
         job = jobs.get(session, job_id)

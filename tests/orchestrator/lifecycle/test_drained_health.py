@@ -43,13 +43,16 @@ def test_what_is_told_last_is_stored(database: Database) -> None:
     gang = world.cluster.only_gang()
     gang.still = True
     grown = replace(SLOW, to_step=9, cost_s=0.9)
+
+    def stored() -> list[Finding]:
+        with database.read() as session:
+            return list(health.findings_of(session, job_id))
+
     for found in (SLOW, grown):
         gang.health = (HealthReport(1, Clock.CPU, (found,), (BLOCK,)),)
-        world.round()
-        with database.read() as session:
-            assert list(health.findings_of(session, job_id)) == [found]
-            assert list(health.blocks_of(session, job_id)) == [BLOCK]
+        world.until(lambda found=found: stored() == [found])
+    with database.read() as session:
+        assert list(health.blocks_of(session, job_id)) == [BLOCK]
     gang.still, gang.health = False, ()
     world.until(lambda: world.state(job_id).is_terminal and world.is_clean())
-    with database.read() as session:
-        assert list(health.findings_of(session, job_id)) == [grown]
+    assert stored() == [grown]
