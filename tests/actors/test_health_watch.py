@@ -48,7 +48,7 @@ def stragglers(health: HealthReport) -> list[Finding]:
 
 
 def test_a_rank_that_computes_a_third_more_is_named(driver: Any, all_slots: tuple[Slot, ...]) -> None:
-    driver.start(all_slots, job(SLOW_RANK, steps=160, after=AFTER))
+    driver.start(all_slots, job(SLOW_RANK, steps=130, after=AFTER))
     report = driver.end()
     assert report.outcome is Outcome.SUCCEEDED, report.message
     told = [event for event in driver.events if event.kind is EventKind.STRAGGLER]
@@ -58,8 +58,8 @@ def test_a_rank_that_computes_a_third_more_is_named(driver: Any, all_slots: tupl
     health = newest_health(driver)
     (found,) = stragglers(health)
     assert found.ongoing
-    # The micro-batch of the first forwards is a step's; detection begins a few steps late at most.
-    assert AFTER - 2 <= found.from_step <= AFTER + 15
+    # Building takes two of the forwards. A noisy step before counts in, and a fast job has every 2nd or 4th judged.
+    assert abs(found.from_step - (AFTER - 1)) <= 12
     # A third of forward and backward, less where the rest of the execution weighs more.
     assert 1.15 <= found.factor <= 1.45
     compute = np.concatenate([unpacked(block, "compute") for block in health.blocks], axis=1)

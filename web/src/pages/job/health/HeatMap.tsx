@@ -25,6 +25,10 @@ const MOVES: Partial<Record<string, readonly [rows: number, columns: number]>> =
   ArrowDown: [1, 0],
 };
 
+function clamp(value: number, size: number): number {
+  return Math.min(Math.max(value, 0), size - 1);
+}
+
 /** Ranks as rows over steps: what each computed against its peers, or how long it waited. */
 export function HeatMap({ shown, plane, found, nodes, stages }: HeatMapProps) {
   const frame = useRef<HTMLDivElement>(null);
@@ -71,7 +75,6 @@ export function HeatMap({ shown, plane, found, nodes, stages }: HeatMapProps) {
     if (move === undefined) return;
     event.preventDefault();
     const from = active ?? { row: 0, column: grid.columns.length - 1 };
-    const clamp = (value: number, size: number) => Math.min(Math.max(value, 0), size - 1);
     const next = { row: clamp(from.row + move[0], grid.rows), column: clamp(from.column + move[1], grid.columns.length) };
     setActive(next);
     if (drawing !== null) {

@@ -93,7 +93,7 @@ export function againstPeers(cells: Float32Array, wide: number, groups: readonly
         if (!Number.isNaN(value)) column[known++] = value;
       }
       if (known === 0) continue;
-      const sorted = column.slice(0, known).sort();
+      const sorted = column.slice(0, known).toSorted();
       const middle = ((sorted[(known - 1) >> 1] ?? 0) + (sorted[known >> 1] ?? 0)) / 2;
       if (middle <= 0) continue;
       for (const row of rows) found[row * wide + at] = (cells[row * wide + at] ?? Number.NaN) / middle;
@@ -104,7 +104,7 @@ export function againstPeers(cells: Float32Array, wide: number, groups: readonly
 
 /** The value that all but one cell in a hundred stay below; 0 when nothing is known. */
 export function highest(cells: Float32Array): number {
-  const known = cells.filter((value) => !Number.isNaN(value)).sort();
+  const known = cells.filter((value) => !Number.isNaN(value)).toSorted();
   return known[Math.min(known.length - 1, Math.floor(0.99 * known.length))] ?? 0;
 }
 
