@@ -15,7 +15,12 @@ export function FindingList({ findings, attempts }: { findings: readonly Finding
       b.to_step - a.to_step,
   );
   return (
-    <ul className={styles.findings} aria-label="What was found">
+    <ul
+      className={styles.findings}
+      aria-label="What was found"
+      // oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrolling region must take keys (WCAG 2.1.1)
+      tabIndex={0}
+    >
       {listed.map((one) => (
         <li key={`${one.attempt} ${one.category} ${one.subject} ${one.from_step}`} data-tone={toneOf(one)}>
           <span className={styles.tag}>{tagOf(one)}</span>
