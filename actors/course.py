@@ -5,6 +5,7 @@ Decisions come from `orchestrator.recovery` and the certificate; this carries th
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from ray.exceptions import RayError
 from actors.attempt import Attempt
 from actors.gang import Gang, RanksNotStartedError, StartFailedError
 from actors.hang_watch import HangWatch
+from actors.health_watch import HealthWatch
 from actors.inbox import EndedOnRequestError, EndRequest, Inbox
 from actors.journal import Journal
 from actors.mender import GangOverError, Mender
@@ -65,6 +67,7 @@ class Course:
         )
         self._pace = Pace(times)
         self.journal = Journal()
+        self.health = HealthWatch(self._write, self._spec)
         self.phase = GangPhase.STARTING
         self.step = 0
         """Newest finished step, over all attempts of this supervisor."""
@@ -242,6 +245,8 @@ class Course:
             self.step = max(self.step, self.journal.step(attempt.number, note.data, note.at))
             self._pace.took(note.data["step"], real(note.data["step_time_s"]))
             self.mender.stepped(self.step, note.at)
+        elif note.kind is NoteKind.PHASES:
+            self.health.take(note.data)
         elif note.kind is NoteKind.EVENT:
             self._pass_on(note)
 
@@ -309,6 +314,7 @@ class Course:
         since_failure = self.mender.ready()
         data = {} if since_failure is None else {"seconds": since_failure}
         self._pace.begin_attempt()
+        self.health.begin(attempt.number, attempt.slots)
         self._write(EventKind.TRAINING_STARTED, f"All {attempt.world_size} ranks are ready.", data)
         self.phase, self.reason, self.message = GangPhase.RUNNING, Reason.NONE, ""
 

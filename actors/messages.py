@@ -13,11 +13,15 @@ from orchestrator.topology.fabric import Slot
 
 
 class NoteKind(StrEnum):
-    """What a note of an agent tells. All but `exited` and `zygote-lost` are passed on from a rank."""
+    """What a note of an agent tells. All but `phases`, `exited` and `zygote-lost` are passed on from a
+    rank."""
 
     HELLO = "hello"
     READY = "ready"
     STEP = "step"
+    PHASES = "phases"
+    """What the ranks of the node measured of their steps since the last one, about no rank: `rows`, an array
+    (rows, columns of `orchestrator.health.phases.ROW`)."""
     EVENT = "event"
     FAILED = "failed"
     """An exception ended the rank program: `error`, `traceback`. Sent before anything of the rank closes."""

@@ -20,6 +20,7 @@ import ray
 from actors import network, processes, pulse, rank_logs, stacks
 from actors.dead_man import DeadMan
 from actors.messages import AgentFacts, Lines, Note, NoteKind, RankOrder, encode
+from actors.step_reader import StepReader
 from actors.zygote_link import ZygoteLink
 from orchestrator.health.standing import Standing
 from orchestrator.lifecycle.ports import LogChunk
@@ -28,6 +29,7 @@ from orchestrator.recovery.timeouts import RANK_DRAIN_S, Timeouts
 
 STEPS_EVERY_S = 1.0
 """Finished steps are told together, at most this often: a short step costs no call of its own."""
+_OF_STEPS = (NoteKind.STEP, NoteKind.PHASES)
 
 
 class NodeAgent:
@@ -68,6 +70,7 @@ class NodeAgent:
                 self._hear_rank, self._directory / "agent.sock", limit=Lines.LIMIT_BYTES
             )
             self._spawn(self._zygote.listen(self._hear_zygote, self._lose_zygote))
+            self._spawn(self._tell_phases())
         return AgentFacts(self._node, self._address, os.getpid(), self._zygote.pid)
 
     async def open_rendezvous(self) -> tuple[str, int]:
@@ -110,7 +113,7 @@ class NodeAgent:
         self._lease.renew()
         self._notes = [note for note in self._notes if note.seq > cursor]
         for event, told in ((self._news, False), (self._steps, True)):
-            if not any((note.kind is NoteKind.STEP) is told for note in self._notes):
+            if not any((note.kind in _OF_STEPS) is told for note in self._notes):
                 event.clear()
         if not self._news.is_set():
             await self._wait_for_notes()
@@ -131,6 +134,19 @@ class NodeAgent:
                 if not self._news.is_set() and early_s > 0:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._news.wait(), early_s)
+
+    async def _tell_phases(self) -> None:
+        """Notes what the ranks measured, one note for all of them, as often as steps are told."""
+        reading, reader = 0, StepReader()
+        while True:
+            await asyncio.sleep(STEPS_EVERY_S)
+            attempt = self._attempt
+            if attempt != reading:
+                reading, reader = attempt, StepReader()
+            pulses = {rank: self._pulse(attempt, rank) for rank in self._living(attempt)}
+            rows = await asyncio.get_running_loop().run_in_executor(self._pulses, reader.look, pulses)
+            if len(rows) and attempt == self._attempt:
+                self._note(attempt, -1, NoteKind.PHASES, {"rows": rows})
 
     async def standings(self, attempt: int) -> tuple[Standing, ...]:
         """What each rank of `attempt` that lives here was last known to do; asks no rank."""
@@ -307,7 +323,7 @@ class NodeAgent:
     ) -> None:
         self._seq += 1
         self._notes.append(Note(self._seq, at or time.time(), attempt, rank, kind, data))
-        (self._steps if kind is NoteKind.STEP else self._news).set()
+        (self._steps if kind in _OF_STEPS else self._news).set()
 
     def _tell(self, attempt: int, message: Mapping[str, Any]) -> None:
         self._lease.renew()

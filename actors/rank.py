@@ -23,9 +23,11 @@ from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from actors import pulse, slot_lock
 from actors.messages import Lines, NoteKind, encode
+from actors.step_ring import StepRing, ring_path
 from actors.training.context import RankContext
 from orchestrator.lifecycle.reports import RankFacts
 from orchestrator.spec.job import JobSpec
+from orchestrator.spec.sections import Stragglers
 
 CHAIN_LIMIT = 8
 ERROR_LIMIT = 300
@@ -200,7 +202,7 @@ def run(order: dict[str, Any], listener: int | None) -> int:
             f"rank {order['rank']} attempt {order['attempt']} on {order['node']} slot {order['index']}",
             flush=True,
         )
-        program(spec, _context(order, rendezvous, reporter))
+        program(spec, _context(order, spec, rendezvous, reporter))
         reporter.done()
         rendezvous.leave(order["world_size"], order["timeout_s"])
     except BaseException as error:
@@ -221,7 +223,10 @@ def _seed(seed: int, rank: int) -> None:
     torch.manual_seed(own % 2**63)
 
 
-def _context(order: Mapping[str, Any], rendezvous: Rendezvous, reporter: AgentReporter) -> RankContext:
+def _context(
+    order: Mapping[str, Any], spec: JobSpec, rendezvous: Rendezvous, reporter: AgentReporter
+) -> RankContext:
+    measured = spec.health.stragglers is not Stragglers.OFF
     return RankContext(
         rank=order["rank"],
         world_size=order["world_size"],
@@ -233,6 +238,7 @@ def _context(order: Mapping[str, Any], rendezvous: Rendezvous, reporter: AgentRe
         timeout=timedelta(seconds=order["timeout_s"]),
         extras=order["extras"],
         pulse=pulse.Pulse(Path(order["pulse"])),
+        phases=StepRing(ring_path(Path(order["pulse"])) if measured else None),
     )
 
 

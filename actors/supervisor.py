@@ -59,6 +59,7 @@ class Supervisor:
             outcome=course.outcome if over else None,
             reason=course.reason.value,
             deaths_at_step=(mender.history.step, mender.history.deaths),
+            health=course.health.reports(at_once=course.phase is GangPhase.ENDED),
             message=course.message,
             revision=mender.revision,
             lost_nodes=mender.lost_nodes,

@@ -15,7 +15,7 @@ from api.auth.token import TokenGuard, require_principal, resolve_token
 from api.events import StreamSlots
 from api.live_logs import LiveLogs
 from api.request_context import RequestContext
-from api.routers import goodput, history, jobs, logs, plan, service, timelines
+from api.routers import goodput, health, history, jobs, logs, plan, service, timelines
 from api.searches import Searches
 from api.telemetry import Telemetry
 from api.web import WebShell
@@ -58,6 +58,7 @@ def create_app(settings: Settings, *, trusted_hosts: Iterable[str] = ()) -> Fast
         history.router,
         timelines.router,
         goodput.router,
+        health.router,
         logs.router,
         plan.router,
         service.router,

@@ -219,6 +219,64 @@ class Goodput(Answer):
     """Share of useful compute."""
 
 
+class Finding(Answer):
+    attempt: int
+    category: str
+    """`straggler`, `imbalance` or `watch`."""
+    kind: str
+    subject: str
+    """`rank 5`, `node n3`, `link 2-6`."""
+    ranks: list[int]
+    nodes: list[str]
+    from_step: int
+    to_step: int
+    factor: float
+    cost_s: float
+    """What the job lost to it so far, seconds by `clock`."""
+    step_cost_s: float
+    confidence: float
+    ongoing: bool
+    clock: str
+    """By which time computing was judged: `wall`, `cpu` or `device`."""
+    sentence: str
+
+
+class Health(Answer):
+    policy: str
+    healthy: bool
+    """No rank, node or link is slow now."""
+    heatmap_attempts: list[int]
+    """Attempts of which a heat map is kept, newest first."""
+    findings: list[Finding]
+
+
+class HeatMapBlock(Answer):
+    columns: list[tuple[int, int, int]]
+    """First step, last step and number of measured steps of each."""
+    scale_s: dict[str, float]
+    cells: dict[str, str]
+    """By plane, base64 of little-endian 16-bit numbers, row by row; 65535: not measured."""
+
+
+class HeatMap(Answer):
+    attempt: int | None
+    ranks: int
+    ranks_a_row: int
+    blocks: list[HeatMapBlock]
+
+
+class NodeBlame(Answer):
+    node: str
+    attempts: int
+    jobs: int
+    cost_s: float
+    newest: str
+
+
+class Blame(Answer):
+    items: list[NodeBlame]
+
+
 class Log(Answer):
     attempt: int
     rank: int

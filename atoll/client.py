@@ -22,11 +22,14 @@ from pydantic import ValidationError
 
 from atoll.answers import (
     Answer,
+    Blame,
     CheckpointList,
     Cluster,
     Event,
     EventPage,
     Goodput,
+    Health,
+    HeatMap,
     JobDetail,
     JobPage,
     JobSummary,
@@ -220,6 +223,24 @@ class AtollClient:
     def goodput(self, job_id: str) -> Goodput:
         """Every GPU-second of a job since its submission, in exactly one class."""
         return self._typed(Goodput, self._transport.request("GET", f"/api/v1/jobs/{job_id}/goodput"))
+
+    def health(self, job_id: str, *, attempt: int | None = None) -> Health:
+        """Which ranks, nodes and links are slow; of all attempts when `attempt` is None."""
+        params = {"attempt": attempt}
+        return self._typed(
+            Health, self._transport.request("GET", f"/api/v1/jobs/{job_id}/health", params=params)
+        )
+
+    def heat_map(self, job_id: str, *, attempt: int | None = None) -> HeatMap:
+        """Computing and waiting by rank and step; of the newest attempt when `attempt` is None."""
+        params = {"attempt": attempt}
+        return self._typed(
+            HeatMap, self._transport.request("GET", f"/api/v1/jobs/{job_id}/health/heatmap", params=params)
+        )
+
+    def blame(self) -> Blame:
+        """Nodes that were slow, counted over attempts and jobs."""
+        return self._typed(Blame, self._transport.request("GET", "/api/v1/blame"))
 
     def log(
         self,

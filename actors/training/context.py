@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch.distributed as dist
 
 from actors.pulse import Pulse
+from actors.step_ring import StepRing
 
 
 class Reporter(Protocol):
@@ -45,3 +46,5 @@ class RankContext:
     extras: Mapping[str, Any] = field(default_factory=dict)
     pulse: Pulse = field(default_factory=Pulse)
     """Where the program says how far it is."""
+    phases: StepRing = field(default_factory=StepRing)
+    """Where it leaves what each of its steps was made of."""

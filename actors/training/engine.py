@@ -108,6 +108,7 @@ class Engine:
             device,
             flops_per_token=built.flops_per_token,
             pulse=self._pulse,
+            recorder=self._execution.recorder,
         )
         self.optimizer = build_optimizer(self._trainable, spec.training, device, rank=rank)
         self._positions = positions_of(

@@ -140,6 +140,8 @@ class TrainingRun:
             self._experts.take(step + 1, result.loads)
         now = time.monotonic()
         cost = engine.meter.record(now - self._finished_at)  # on every rank: it begins anew
+        if engine.meter.measured is not None:
+            self._context.phases.write(step + 1, engine.meter.measured)
         if self._context.rank == 0:
             record: dict[str, object] = {
                 "step": step + 1,

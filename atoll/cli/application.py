@@ -12,6 +12,7 @@ from atoll.cli.export import export
 from atoll.cli.fabric import fabric
 from atoll.cli.generate import generate
 from atoll.cli.goodput import goodput
+from atoll.cli.health import health
 from atoll.cli.list import list_jobs
 from atoll.cli.logs import logs
 from atoll.cli.migrate import migrate
@@ -45,6 +46,7 @@ application.command("logs")(logs)
 application.command("events")(events)
 application.command("timeline")(timeline)
 application.command("goodput")(goodput)
+application.command("health")(health)
 application.command("export")(export)
 application.command("generate")(generate)
 application.command("model")(model)

@@ -124,6 +124,7 @@ def _straggler(
         node=node,
         peer=peer,
         period=_period(interval) if kind is Kind.PERIODIC else None,
+        ongoing=interval.is_open,
     )
 
 

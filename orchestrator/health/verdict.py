@@ -64,6 +64,8 @@ class Straggler:
     """The other end of a slow link, where it is known."""
     period: int | None = None
     """Measured steps from one slow one to the next."""
+    ongoing: bool = False
+    """It has not recovered up to the last step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,17 @@ from sqlalchemy.orm import Session
 from orchestrator.lifecycle.decide import Verdict, shown_step
 from orchestrator.lifecycle.reports import EventKind, GangEvent, GangReport
 from orchestrator.lifecycle.view import JobView
-from orchestrator.store import attempts, checkpoints, events, jobs, logs, metrics, placements, timelines
+from orchestrator.store import (
+    attempts,
+    checkpoints,
+    events,
+    health,
+    jobs,
+    logs,
+    metrics,
+    placements,
+    timelines,
+)
 
 
 def brings_nothing(job: JobView, report: GangReport, verdict: Verdict) -> bool:
@@ -25,6 +35,7 @@ def brings_nothing(job: JobView, report: GangReport, verdict: Verdict) -> bool:
         newer_events(job, report)
         or any(record.seq > job.gang.step_cursor for record in report.steps)
         or report.logs
+        or report.health
         or verdict.gang_over
         or (verdict.state, verdict.reason, verdict.message) != (job.state, job.reason, job.message)
         or report.restarts_used != job.restarts
@@ -75,6 +86,8 @@ def take_in(session: Session, job: JobView, report: GangReport, verdict: Verdict
         placements.left(session, job.id, gang.incarnation)
     if report.logs:
         logs.keep(session, job.id, report.logs)
+    for told in report.health:
+        health.keep(session, job.id, told, at=now)
     jobs.set_state(session, job.id, verdict.state, verdict.reason, verdict.message, now=now)
     if verdict.gang_over:
         end_gang(session, job, verdict, now=now)

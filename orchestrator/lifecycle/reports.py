@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from orchestrator.health.finding import Clock, Finding
+from orchestrator.health.heat import HeatBlock
 from orchestrator.topology.fabric import Fabric, Slot
 
 
@@ -46,6 +48,13 @@ class EventKind(StrEnum):
     NODE_LOST = "node-lost"
     HUNG = "hung"
     """No rank got on for too long: missing (ranks), ranks (what each did last), stacks."""
+    STRAGGLER = "straggler"
+    """A rank, node or link is slow: a `health.finding.Finding`."""
+    STRAGGLER_RECOVERED = "straggler-recovered"
+    REPLACEMENT_ADVISED = "replacement-advised"
+    """A slow node costs the rest of the job more than doing without it: a `health.policy.Replacement`."""
+    IMBALANCE = "imbalance"
+    """Work is not evenly spread, which is no machine's fault: a Finding."""
     REPAIR_STARTED = "repair-started"
     """A rung of the ladder is taken: rung, passed_over (why no cheaper one), waited_s (for the controller)."""
     REPAIRED = "repaired"
@@ -136,6 +145,18 @@ class LogTail:
     """Size of the whole file; larger than the text when it was cut."""
 
 
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """How the ranks of an attempt compare: the whole state, which takes the place of the one told before. One that is
+    lost is made good by the next."""
+
+    attempt: int
+    clock: Clock
+    findings: tuple[Finding, ...]
+    blocks: tuple[HeatBlock, ...]
+    """The newest of the heat map, and the one before it."""
+
+
 class Outcome(StrEnum):
     """How a supervisor ended. `node-lost` asks the controller for a new placement; `vacated` is what it told."""
 
@@ -175,6 +196,8 @@ class GangReport:
     reason: str = "none"
     deaths_at_step: tuple[int, int] = (0, 0)
     """(step, deaths there without progress) so far: carried over to the next incarnation."""
+    health: tuple[HealthReport, ...] = ()
+    """By attempt, where something has changed and it is time to tell."""
     message: str = ""
     """With an outcome: the sentence, and for a failure the traceback of the rank that died first."""
     revision: int = 0

@@ -9,6 +9,7 @@ from pydantic import Field
 from orchestrator.spec.sections import (
     CheckpointSpec,
     DataSpec,
+    HealthSpec,
     ModelSpec,
     ParallelismSpec,
     PlacementSpec,
@@ -31,6 +32,7 @@ class JobSpec(Section):
     data: DataSpec = DataSpec()
     checkpoint: CheckpointSpec = CheckpointSpec()
     recovery: RecoverySpec = RecoverySpec()
+    health: HealthSpec = HealthSpec()
     placement: PlacementSpec = PlacementSpec()
     resources: ResourcesSpec = ResourcesSpec()
     queue: QueueSpec = QueueSpec()

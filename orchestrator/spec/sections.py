@@ -436,6 +436,24 @@ class RecoverySpec(Section):
     """Median steps without progress after which a job may be taken for hung."""
 
 
+class Stragglers(StrEnum):
+    """What is done about ranks that are slower than their peers."""
+
+    OFF = "off"
+    """Nothing is measured."""
+    OBSERVE = "observe"
+    """They are named, with what they cost."""
+    REPLACE = "replace"
+    """They are named, and a node that is worth replacing is told of. Nothing replaces it yet."""
+
+
+class HealthSpec(Section):
+    """What is measured of each rank while the job runs."""
+
+    stragglers: Stragglers = Stragglers.OBSERVE
+    """What is done about ranks that are slower than their peers."""
+
+
 class Tier(StrEnum):
     """Levels of locality, nearest first. `any` accepts every distance."""
 

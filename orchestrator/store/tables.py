@@ -238,6 +238,38 @@ class StepTimeline(Table):
     """`lifecycle.timeline.Timeline` as JSON. Last column: lists do not read it."""
 
 
+class HealthFinding(Table):
+    """What is said of a rank, node, link or stage in one attempt. Written anew as it grows."""
+
+    __tablename__ = "health_findings"
+    __table_args__ = (Index(None, "category", "at"),)
+
+    job_id: Mapped[str] = _job()
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    category: Mapped[str] = mapped_column(String(16), primary_key=True)
+    """`health.finding.Category` value."""
+    subject: Mapped[str] = mapped_column(String(300), primary_key=True)
+    from_step: Mapped[int] = mapped_column(BoundedStep, primary_key=True)
+    node: Mapped[str | None] = mapped_column(String(255))
+    """The one node it is about; null where it is about several or none."""
+    at: Mapped[datetime]
+    """When it was told last."""
+    data: Mapped[dict[str, Any]]
+    """`health.finding.Finding` as JSON."""
+
+
+class HeatMapBlock(Table):
+    """Some columns of the heat map of an attempt. A job keeps the newest few."""
+
+    __tablename__ = "heat_blocks"
+
+    job_id: Mapped[str] = _job()
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    data: Mapped[dict[str, Any]]
+    """`health.heat.HeatBlock` as JSON."""
+
+
 class RankLog(Table):
     """Last part of one rank's log, kept when its attempt ended."""
 

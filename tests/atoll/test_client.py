@@ -263,6 +263,12 @@ PAIRS = {
     "TimelineSummary": "TimelineSummary",
     "TimelineList": "TimelineList",
     "Goodput": "GoodputView",
+    "Finding": "FindingView",
+    "Health": "HealthView",
+    "HeatMapBlock": "HeatMapBlockView",
+    "HeatMap": "HeatMapView",
+    "NodeBlame": "NodeBlame",
+    "Blame": "BlameView",
     "TimelineTotals": "Totals",
     "TimelineRank": "RankTimeline",
     "Timeline": "TimelineView",
@@ -283,10 +289,10 @@ PAIRS = {
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS.items())
 def test_the_clients_types_are_those_of_the_server(mine: str, theirs: str) -> None:
     """Same fields, and null allowed wherever the server may say null."""
-    from api.schemas import cluster, estimates, goodput, jobs, plan, timelines
+    from api.schemas import cluster, estimates, goodput, health, jobs, plan, timelines
     from orchestrator.lifecycle import timeline
 
-    homes = (jobs, plan, estimates, goodput, cluster, timelines, timeline)
+    homes = (jobs, plan, estimates, goodput, health, cluster, timelines, timeline)
     served = next(getattr(home, theirs) for home in homes if hasattr(home, theirs)).model_fields
     known = getattr(answers, mine).model_fields
     assert set(known) == set(served)

@@ -9,13 +9,17 @@ import json
 import math
 import random
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import uuid6
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from orchestrator.lifecycle.reports import EventKind, GangEvent, LogTail, RankFacts, StepRecord
+from orchestrator.health.finding import Category, Clock, Finding
+from orchestrator.health.heat import HeatRecorder
+from orchestrator.lifecycle.reports import EventKind, GangEvent, HealthReport, LogTail, RankFacts, StepRecord
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.placement.mesh import Mesh
 from orchestrator.placement.placement import Placement, Refusal
@@ -27,6 +31,7 @@ from orchestrator.store import (
     attempts,
     checkpoints,
     events,
+    health,
     jobs,
     leases,
     logs,
@@ -375,7 +380,72 @@ def running(session: Session, fabric: Fabric) -> str:
     training(session, job_id, died_at=46, resumed_at=40, now_at=83, began=began)
     kept_logs(session, job_id, 1, 400)
     timelines.keep(session, job_id, [timeline(2, 1), timeline(42, 2), timeline(50, 2)])
+    compared(session, job_id, attempt=2, ranks=8, steps=range(44, 84), slow=5, since=60)
     return job_id
+
+
+def compared(
+    session: Session, job_id: str, *, attempt: int, ranks: int, steps: range, slow: int, since: int
+) -> None:
+    """What the health tab shows: a rank that computes 1.31 times as long as its peers since some step."""
+    dice = np.random.default_rng(7)
+    heat = HeatRecorder(attempt, ranks)
+    for step in steps:
+        compute = dice.normal(0.3, 0.006, ranks)
+        if step >= since:
+            compute[slow] *= 1.31
+        heat.add(step, compute, compute.max() - compute, step_s=0.4)
+        if heat.blocks()[-1].is_whole:
+            health.keep(session, job_id, HealthReport(attempt, Clock.WALL, (), tuple(heat.blocks())), at=NOW)
+    on = f"Rank {slow} on node n{slow // 2}"
+    found = Finding(
+        attempt=attempt,
+        category=Category.STRAGGLER,
+        kind="onset",
+        subject=f"rank {slow}",
+        ranks=(slow,),
+        nodes=(f"n{slow // 2}",),
+        from_step=since,
+        to_step=steps[-1],
+        factor=1.31,
+        cost_s=0.093 * (steps[-1] - since + 1),
+        step_cost_s=0.093,
+        confidence=0.96,
+        ongoing=True,
+        clock=Clock.WALL,
+        sentence=f"{on} computes 1.31 times as long as its peers since step {since}; costs 0.093 s a step.",
+    )
+    past = replace(
+        found,
+        kind="transient",
+        from_step=since - 12,
+        to_step=since - 6,
+        ongoing=False,
+        confidence=0.82,
+        sentence=f"{on} computes 1.31 times as long as its peers from step {since - 12} to {since - 6}; "
+        "cost 0.093 s a step.",
+    )
+    uneven = replace(
+        past,
+        category=Category.IMBALANCE,
+        kind="stage",
+        subject="stage 1",
+        ranks=(2, 3, 6, 7),
+        ongoing=True,
+        sentence="Stage 1 computes 1.18 times as long as the other stages do on average, on every replica: give it "
+        f"fewer layers since step {steps[0]}; costs 0.05 s a step.",
+    )
+    watched = replace(
+        past,
+        category=Category.WATCH,
+        kind="trend",
+        subject="trend rank 1",
+        ranks=(1,),
+        sentence="Rank 1 on node n0 takes 4.1% longer than its peers all along, too little or too usual in this job to "
+        f"be called slow from step {steps[0]} to {steps[-1]}; cost 0.012 s a step.",
+    )
+    told = HealthReport(attempt, Clock.WALL, (past, found, uneven, watched), tuple(heat.blocks()))
+    health.keep(session, job_id, told, at=NOW)
 
 
 def timeline(step: int, attempt: int) -> GangEvent:
@@ -474,6 +544,7 @@ def giant(session: Session) -> str:
     placements.end(session, job_id, 1, now=end)
     placements.release(session, job_id, 1, now=end)
     jobs.summarise(session, job_id, {"step": 5000, "loss": 1.87, "tokens_per_s": 4.1e6})
+    compared(session, job_id, attempt=1, ranks=10_240, steps=range(4_745, 5_001), slow=7_003, since=4_900)
     jobs.set_state(
         session, job_id, JobState.SUCCEEDED, Reason.COMPLETED, "All 5,000 steps are done.", now=end
     )

@@ -15,6 +15,7 @@ over add up to the time of the step. All are rank 0's own; bytes are the mean ov
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,12 +26,15 @@ import torch.distributed as dist
 from torch import nn
 
 from actors.pulse import Pulse
+from actors.training.metrics.garbage import GarbageClock
 from actors.training.metrics.memory import device_name, peak_bytes
 from actors.training.metrics.traffic import Traffic
 from actors.training.parallel.mesh import RankMesh
-from actors.training.parallel.timeline import DeviceClock, HostClock
+from actors.training.parallel.timeline import DeviceClock, HostClock, Recorder
 from orchestrator.estimate.hardware import peak_flops
+from orchestrator.health.phases import StepPhases
 from orchestrator.lifecycle.reports import TRAFFIC_AXES
+from orchestrator.lifecycle.timeline import Work
 from orchestrator.spec import JobSpec
 
 SAMPLE_EVERY = 10
@@ -48,6 +52,7 @@ class StepMeter:
         *,
         flops_per_token: float,
         pulse: Pulse,
+        recorder: Recorder,
     ) -> None:
         self.traffic = Traffic(mesh.axis_of, pulse)
         self._pulse = pulse
@@ -62,6 +67,11 @@ class StepMeter:
         self._spans: list[tuple[str, Any, Any, float]] = []
         self._host_s: dict[str, float] = {}
         """Phases outside steps, which end when their call returns."""
+        self._compute_cpu_s = math.nan
+        self._garbage = GarbageClock()
+        self._recorder = recorder
+        self.measured: StepPhases | None = None
+        """Of the step that was recorded last; None: it was not timed."""
         self._sent: dict[str, float] = {}
         self._largest = 0
         self._begun: tuple[Any, float] | None = None
@@ -76,7 +86,7 @@ class StepMeter:
         self._timed = self._on_host or sampled
         if self._timed:
             self._clock.anchor(exact=False)
-        with self.traffic.counting():
+        with self.traffic.counting(), self._garbage.timing():
             yield
             if sampled:
                 self._largest = self._over_ranks(peak_bytes(self._device))
@@ -90,8 +100,11 @@ class StepMeter:
             yield
             return
         start, waited = self._clock.mark(), self.traffic.waited_total_s
+        cpu_s = time.thread_time() if name == "execution" else 0.0
         yield
         self._spans.append((name, start, self._clock.mark(), self.traffic.waited_total_s - waited))
+        if name == "execution" and self._on_host:
+            self._compute_cpu_s = time.thread_time() - cpu_s
 
     @contextmanager
     def between_steps(self, name: str) -> Iterator[None]:
@@ -116,6 +129,7 @@ class StepMeter:
             axis: self.traffic.waited_s[axis] for axis in TRAFFIC_AXES if axis in self.traffic.waited_s
         }
         phases = self._phases()
+        self.measured = self._measured(phases) if self._spans else None
         known = sum(phases.values()) + (sum(exposed.values()) if self._on_host else 0.0)
         fields: dict[str, Any] = {
             "sent_bytes": {axis: round(sent / self._world) for axis, sent in self._sent.items() if sent},
@@ -129,8 +143,32 @@ class StepMeter:
         if self._peak_flops is not None and step_time_s > 0:
             fields["mfu"] = self._step_flops / step_time_s / (self._peak_flops * self._world)
         self._spans, self._host_s, self._sent = [], {}, {}
+        self._compute_cpu_s = math.nan
         self.traffic.clear()
         return fields
+
+    def _measured(self, phases: dict[str, float]) -> StepPhases:
+        """This rank's own times. On an accelerator what a rank waits for is not known, and of the rest of the execution
+        only the backward itself is computing: a pipeline waits between."""
+        moved = self.traffic.moved_s
+        collective_s = self.traffic.waited_total_s - sum(moved.values())
+        backward_s = phases["backward"] if self._on_host else self._recorded_backward_s()
+        return StepPhases(
+            data_s=phases["data"],
+            forward_s=phases["forward"],
+            backward_s=backward_s,
+            receive_s=moved["receive"] if self._on_host else math.nan,
+            send_s=moved["send"] if self._on_host else math.nan,
+            collective_s=collective_s if self._on_host else math.nan,
+            optimizer_s=phases["optimizer"],
+            checkpoint_s=phases["checkpoint"],
+            garbage_s=self._garbage.take_s(),
+            compute_cpu_s=self._compute_cpu_s,
+        )
+
+    def _recorded_backward_s(self) -> float:
+        spans = self._recorder.spans()
+        return sum(span.end_us - span.start_us for span in spans if span.work is not Work.FORWARD) / 1e6
 
     def _phases(self) -> dict[str, float]:
         net = {

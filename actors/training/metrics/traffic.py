@@ -28,6 +28,8 @@ from torch import Tensor
 
 from actors.pulse import Pulse
 
+MESSAGES = ("send", "receive")
+"""Kinds that have one sender and one receiver."""
 Count = Callable[[tuple[Any, ...], int, int], float]
 """(arguments, ranks of the group, own index in it) -> bytes sent."""
 
@@ -49,8 +51,10 @@ class Traffic:
         """Time that the host spent issuing collectives and waiting for them, by axis: communication that nothing
         hid. On an accelerator waiting does not stop the host, so there it says nothing."""
         self.waited_total_s = 0.0
-        self._works: dict[int, tuple[str, int, int]] = {}
-        """By id of what is under way: axis, channel of the pulse, number there."""
+        self.moved_s = dict.fromkeys(MESSAGES, 0.0)
+        """The part of it that went by with messages along a pipeline: `send`, `receive`."""
+        self._works: dict[int, tuple[str, str, int, int]] = {}
+        """By id of what is under way: axis, kind, channel of the pulse, number there."""
 
     def by_axis(self) -> dict[str, float]:
         """Bytes sent by axis, all kinds together."""
@@ -63,6 +67,7 @@ class Traffic:
         self.sent_bytes.clear()
         self.waited_s.clear()
         self.waited_total_s = 0.0
+        self.moved_s = dict.fromkeys(MESSAGES, 0.0)
         self._works.clear()
 
     @contextmanager
@@ -98,11 +103,10 @@ class Traffic:
             work = issue(group, *arguments, **named)
             took = clock() - began
             pulse.leave()
-            self.waited_s[axis] += took
-            self.waited_total_s += took
+            self._add(axis, kind, took)
             self.sent_bytes[axis, kind] += count(arguments, size, index)
             if work is not None:
-                self._works[id(work)] = axis, channel, number
+                self._works[id(work)] = axis, kind, channel, number
             return work
 
         return counted
@@ -128,17 +132,22 @@ class Traffic:
             known = self._works.pop(id(work), None)
             if known is None:
                 return wait_for(work, *arguments, **named)
-            axis, channel, number = known
+            axis, kind, channel, number = known
             self._pulse.wait(channel, number)
             began = time.perf_counter()
             done = wait_for(work, *arguments, **named)
             took = time.perf_counter() - began
             self._pulse.leave()
-            self.waited_s[axis] += took
-            self.waited_total_s += took
+            self._add(axis, kind, took)
             return done
 
         return wait
+
+    def _add(self, axis: str, kind: str, waited_s: float) -> None:
+        self.waited_s[axis] += waited_s
+        self.waited_total_s += waited_s
+        if kind in self.moved_s:
+            self.moved_s[kind] += waited_s
 
 
 def _direction(kind: str, arguments: tuple[Any, ...], index: int) -> tuple[int, int] | None:

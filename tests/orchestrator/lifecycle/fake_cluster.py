@@ -26,6 +26,7 @@ from orchestrator.lifecycle.reports import (
     GangOrder,
     GangPhase,
     GangReport,
+    HealthReport,
     LogTail,
     Move,
     NoMove,
@@ -79,6 +80,8 @@ class FakeGang:
     """Fails with this traceback at its next move."""
     stubborn: bool = False
     """Does not end when it is cancelled."""
+    health: tuple[HealthReport, ...] = ()
+    """Told with each poll."""
     still: bool = False
     """Makes no move any more."""
     newest_token: int = 0
@@ -299,6 +302,7 @@ class FakeLauncher:
                 ranks=found.ranks,
                 outcome=found.outcome,
                 reason=found.reason,
+                health=found.health,
                 message=found.message,
                 revision=found.revision,
                 lost_nodes=found.lost_nodes,

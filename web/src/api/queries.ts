@@ -32,6 +32,12 @@ export type TimelineRank = TimelineView["ranks"][number];
 export type TimelineSpan = TimelineRank["spans"][number];
 export type Work = TimelineSpan[0];
 
+export type HealthView = Schemas["HealthView"];
+export type FindingView = Schemas["FindingView"];
+export type HeatMapBlock = Omit<Schemas["HeatMapBlockView"], "columns"> & { columns: [number, number, number][] };
+export type HeatMapView = Omit<Schemas["HeatMapView"], "blocks"> & { blocks: HeatMapBlock[] };
+export type NodeBlame = Schemas["NodeBlame"];
+
 export const PAGE_SIZE = 50;
 const LIST_REFRESH_MS = 2_000;
 const JOB_REFRESH_MS = 1_500;
@@ -39,6 +45,9 @@ const CLUSTER_REFRESH_MS = 3_000;
 const LARGE_CLUSTER_REFRESH_MS = 10_000;
 /** Nodes above which the cluster is asked for less often: the answer is a megabyte then. */
 const LARGE_CLUSTER = 500;
+
+/** Rows of a heat map above which it is asked for less often: some megabytes then. */
+const MANY_ROWS = 256;
 
 const TERMINAL: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 
@@ -94,6 +103,33 @@ export function timelinesQuery(jobId: string, live: boolean) {
   });
 }
 
+export function healthQuery(jobId: string, live: boolean) {
+  return queryOptions({
+    queryKey: ["health", jobId],
+    queryFn: ({ signal }) =>
+      body(api.GET("/api/v1/jobs/{job_id}/health", { params: { path: { job_id: jobId } }, signal })),
+    refetchInterval: live ? CLUSTER_REFRESH_MS : false,
+  });
+}
+
+/** Of the newest attempt when `attempt` is undefined. */
+export function heatMapQuery(jobId: string, attempt: number | undefined, live: boolean) {
+  return queryOptions({
+    queryKey: ["heatmap", jobId, attempt],
+    queryFn: async ({ signal }) => {
+      const params = { path: { job_id: jobId }, query: { attempt } };
+      // openapi-fetch makes plain arrays of tuples.
+      return (await body(api.GET("/api/v1/jobs/{job_id}/health/heatmap", { params, signal }))) as HeatMapView;
+    },
+    refetchInterval: ({ state }) => {
+      if (!live) return false;
+      const { ranks = 0, ranks_a_row: each = 1 } = state.data ?? {};
+      return ranks / each > MANY_ROWS ? LARGE_CLUSTER_REFRESH_MS : CLUSTER_REFRESH_MS;
+    },
+    placeholderData: keepPreviousData,
+  });
+}
+
 /** A timeline never changes once it is there: a step that is trained again has another `at`. */
 export function timelineQuery(jobId: string, which: TimelineSummary | undefined) {
   const query = { step: which?.step, attempt: which?.attempt };
@@ -117,6 +153,14 @@ export function clusterQuery() {
       (state.data?.nodes.length ?? 0) > LARGE_CLUSTER ? LARGE_CLUSTER_REFRESH_MS : CLUSTER_REFRESH_MS,
     // Every answer differs in when nodes were seen; comparing 10,000 slots would take longer than drawing them.
     structuralSharing: false,
+  });
+}
+
+export function blameQuery() {
+  return queryOptions({
+    queryKey: ["blame"],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/blame", { signal })),
+    refetchInterval: LARGE_CLUSTER_REFRESH_MS,
   });
 }
 

@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/api/v1/blame": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Blame
+         * @description Nodes that were slow, counted over attempts and jobs.
+         */
+        get: operations["getBlame"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cluster": {
         parameters: {
             query?: never;
@@ -160,6 +180,46 @@ export interface paths {
          * @description Every GPU-second of the job since its submission, in exactly one class.
          */
         get: operations["getGoodput"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Job Health
+         * @description Which ranks, nodes and links of the job are slow, and which work is not evenly spread.
+         */
+        get: operations["getJobHealth"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/health/heatmap": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Heat Map
+         * @description Computing and waiting by rank and step, of the newest steps.
+         */
+        get: operations["getHeatMap"];
         put?: never;
         post?: never;
         delete?: never;
@@ -532,6 +592,19 @@ export interface components {
             /** Widest */
             widest: string;
         };
+        /** BlameView */
+        BlameView: {
+            /**
+             * Items
+             * @description The most blamed first.
+             */
+            items: components["schemas"]["NodeBlame"][];
+        };
+        /**
+         * Category
+         * @enum {string}
+         */
+        Category: "straggler" | "imbalance" | "watch";
         /** CheckpointList */
         CheckpointList: {
             /** Items */
@@ -610,6 +683,12 @@ export interface components {
             /** Step */
             step: number;
         };
+        /**
+         * Clock
+         * @description By which time computing is judged.
+         * @enum {string}
+         */
+        Clock: "wall" | "cpu" | "device";
         /** ClusterView */
         ClusterView: {
             /**
@@ -830,6 +909,62 @@ export interface components {
             /** Message */
             message: string;
         };
+        /** FindingView */
+        FindingView: {
+            /** Attempt */
+            attempt: number;
+            /**
+             * Category
+             * @description `straggler`: a rank, node or link is slow. `imbalance`: work is not evenly spread, which is no machine's fault.
+             *     `watch`: too little or too short to be called slow.
+             */
+            category: components["schemas"]["Category"] | string;
+            /**
+             * Clock
+             * @description By which time computing was judged: `wall`; `cpu` where ranks share cores; `device`, the accelerator's own.
+             */
+            clock: components["schemas"]["Clock"] | string;
+            /**
+             * Confidence
+             * @description 0 to 1.
+             */
+            confidence: number;
+            /**
+             * Cost S
+             * @description What the job lost to it so far, seconds by `clock`.
+             */
+            cost_s: number;
+            /**
+             * Factor
+             * @description Its time over its peers'.
+             */
+            factor: number;
+            /** From Step */
+            from_step: number;
+            /**
+             * Kind
+             * @description Of a straggler `constant`, `onset`, `transient`, `periodic`, `node`, `data_loader`, `gc`, `link`; of an imbalance
+             *     `stage`, `replica`, `rotating`; else `trend`, `spike`.
+             */
+            kind: string;
+            /** Nodes */
+            nodes: string[];
+            /** Ongoing */
+            ongoing: boolean;
+            /** Ranks */
+            ranks: number[];
+            /** Sentence */
+            sentence: string;
+            /** Step Cost S */
+            step_cost_s: number;
+            /**
+             * Subject
+             * @description `rank 5`, `node n3`, `link 2-6`.
+             */
+            subject: string;
+            /** To Step */
+            to_step: number;
+        };
         /** GoodputView */
         GoodputView: {
             /**
@@ -864,6 +999,84 @@ export interface components {
             problems: string[];
             /** Status */
             status: string;
+        };
+        /**
+         * HealthSpec
+         * @description What is measured of each rank while the job runs.
+         */
+        HealthSpec: {
+            /** @default observe */
+            stragglers: components["schemas"]["Stragglers"];
+        };
+        /** HealthView */
+        HealthView: {
+            /**
+             * Findings
+             * @description Newest attempt first, then by first step.
+             */
+            findings: components["schemas"]["FindingView"][];
+            /**
+             * Healthy
+             * @description No rank, node or link is slow now. True as well while nothing is known.
+             */
+            healthy: boolean;
+            /**
+             * Heatmap Attempts
+             * @description Attempts of which a heat map is kept, newest first.
+             */
+            heatmap_attempts: number[];
+            /**
+             * Policy
+             * @description `health.stragglers` of the job file.
+             */
+            policy: components["schemas"]["Stragglers"] | string;
+        };
+        /** HeatMapBlockView */
+        HeatMapBlockView: {
+            /**
+             * Cells
+             * @description By plane, base64 of little-endian 16-bit numbers, row by row; 65535: not measured. `compute`: mean over the
+             *     steps of the column; `slowest`: the longest of them; `wait`: mean time of waiting for other ranks.
+             */
+            cells: {
+                [key: string]: string;
+            };
+            /**
+             * Columns
+             * @description First step, last step and number of measured steps of each.
+             */
+            columns: [
+                number,
+                number,
+                number
+            ][];
+            /**
+             * Scale S
+             * @description Seconds of one unit, by plane.
+             */
+            scale_s: {
+                [key: string]: number;
+            };
+        };
+        /** HeatMapView */
+        HeatMapView: {
+            /**
+             * Attempt
+             * @description Null: nothing is kept yet.
+             */
+            attempt: number | null;
+            /**
+             * Blocks
+             * @description Oldest first.
+             */
+            blocks: components["schemas"]["HeatMapBlockView"][];
+            /** Ranks */
+            ranks: number;
+            /**
+             * Ranks A Row
+             * @description Of several ranks in a row the one that computes longest and the one that waits least are shown.
+             */
+            ranks_a_row: number;
         };
         /** IntervalAdvice */
         IntervalAdvice: {
@@ -996,6 +1209,12 @@ export interface components {
              *     }
              */
             data: components["schemas"]["DataSpec"];
+            /**
+             * @default {
+             *       "stragglers": "observe"
+             *     }
+             */
+            health: components["schemas"]["HealthSpec"];
             /**
              * @default {
              *       "blocks": null,
@@ -1488,6 +1707,25 @@ export interface components {
              * @default 2
              */
             top_k: number;
+        };
+        /** NodeBlame */
+        NodeBlame: {
+            /**
+             * Attempts
+             * @description Attempts of any job in which it was slow.
+             */
+            attempts: number;
+            /** Cost S */
+            cost_s: number;
+            /** Jobs */
+            jobs: number;
+            /**
+             * Newest
+             * @description The newest sentence said of it.
+             */
+            newest: string;
+            /** Node */
+            node: string;
         };
         /** NodeView */
         NodeView: {
@@ -2415,6 +2653,12 @@ export interface components {
             } | null;
         };
         /**
+         * Stragglers
+         * @description What is done about ranks that are slower than their peers.
+         * @enum {string}
+         */
+        Stragglers: "off" | "observe" | "replace";
+        /**
          * StreamEnd
          * @description Data of the last event of a stream, `end`.
          */
@@ -2664,6 +2908,71 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    getBlame: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BlameView"];
+                };
+            };
+            /** @description The bearer token is missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A page of another site sent this request. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host header names a machine this server does not answer for. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An error inside the server; its log has the request id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     getCluster: {
         parameters: {
             query?: never;
@@ -3413,6 +3722,184 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GoodputView"];
+                };
+            };
+            /** @description The bearer token is missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A page of another site sent this request. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host header names a machine this server does not answer for. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request has values that cannot be taken; `violations` lists every one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An error inside the server; its log has the request id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getJobHealth: {
+        parameters: {
+            query?: {
+                /** @description Attempt; left out: all of them, or the newest heat map. */
+                attempt?: number | null;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the job, a UUID as `POST /api/v1/jobs` gave it. */
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HealthView"];
+                };
+            };
+            /** @description The bearer token is missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A page of another site sent this request. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host header names a machine this server does not answer for. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request has values that cannot be taken; `violations` lists every one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An error inside the server; its log has the request id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getHeatMap: {
+        parameters: {
+            query?: {
+                /** @description Attempt; left out: all of them, or the newest heat map. */
+                attempt?: number | null;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the job, a UUID as `POST /api/v1/jobs` gave it. */
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HeatMapView"];
                 };
             };
             /** @description The bearer token is missing or wrong. */

@@ -10,6 +10,7 @@ import { Facts, Panel } from "../../layout/Panel";
 import { useTitle } from "../../layout/title";
 import styles from "./cluster.module.css";
 import { NodeTable } from "./NodeTable";
+import { SlowNodes } from "./SlowNodes";
 
 const route = getRouteApi("/cluster");
 
@@ -75,6 +76,7 @@ function Cluster({ cluster }: { cluster: ClusterView }) {
           )}
         </FabricExplorer>
       )}
+      <SlowNodes />
     </div>
   );
 }

@@ -14,6 +14,8 @@ const TONES: Partial<Record<EventView["kind"], Tone>> = {
   "rank-died": "bad",
   "node-lost": "bad",
   hung: "bad",
+  straggler: "bad",
+  "straggler-recovered": "good",
   "checkpoint-failed": "bad",
   "checkpoint-skipped": "bad",
   "snapshot-failed": "bad",
