@@ -262,7 +262,11 @@ PAIRS = {
     "MetricPage": "MetricPage",
     "TimelineSummary": "TimelineSummary",
     "TimelineList": "TimelineList",
+    "Ledger": "LedgerView",
+    "Repair": "RepairView",
     "Goodput": "GoodputView",
+    "ProjectGoodput": "ProjectGoodput",
+    "ClusterGoodput": "ClusterGoodput",
     "TimelineTotals": "Totals",
     "TimelineRank": "RankTimeline",
     "Timeline": "TimelineView",
@@ -298,4 +302,5 @@ def test_the_clients_types_are_those_of_the_server(mine: str, theirs: str) -> No
 
 def test_every_answer_type_is_compared() -> None:
     made = {kind.__name__ for kind in answers.Answer.__subclasses__()}
-    assert made | {"JobDetail", "Timeline"} == set(PAIRS)
+    derived = {"JobDetail", "Timeline", "Goodput", "ProjectGoodput", "ClusterGoodput"}
+    assert made | derived == set(PAIRS)

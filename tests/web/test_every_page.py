@@ -21,6 +21,8 @@ PAGES = {
     "attempts": ("/jobs/{running}?tab=attempts", "text=under way", "demo · running"),
     "cost": ("/jobs/{succeeded}?tab=cost", "text=Layer 3", "wiki-small · succeeded"),
     "cost-none": ("/jobs/{queued}?tab=cost", "text=Figures appear with", "pretrain-en · queued"),
+    "goodput": ("/jobs/{running}?tab=goodput", "text=Lost work >> nth=0", "demo · running"),
+    "goodput-none": ("/jobs/{queued}?tab=goodput", "text=Nothing has broken", "pretrain-en · queued"),
     "spec": ("/jobs/{running}?tab=spec", "text=Start a new job from this file", "demo · running"),
     "succeeded": ("/jobs/{succeeded}", "text=Held-back loss >> nth=0", "wiki-small · succeeded"),
     "queued": ("/jobs/{queued}", "text=Not placed", "pretrain-en · queued"),

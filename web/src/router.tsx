@@ -38,7 +38,7 @@ const jobs = createRoute({
   component: lazyRouteComponent(() => import("./pages/jobs/JobsPage"), "JobsPage"),
 });
 
-export const JOB_TABS = ["events", "timeline", "cost", "logs", "checkpoints", "attempts", "spec"] as const;
+export const JOB_TABS = ["events", "timeline", "cost", "goodput", "logs", "checkpoints", "attempts", "spec"] as const;
 export type JobTab = (typeof JOB_TABS)[number];
 
 export interface JobPageSearch {

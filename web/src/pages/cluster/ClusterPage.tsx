@@ -9,6 +9,7 @@ import { Failure, Loading, Notice } from "../../layout/Notice";
 import { Facts, Panel } from "../../layout/Panel";
 import { useTitle } from "../../layout/title";
 import styles from "./cluster.module.css";
+import { GoodputTotals } from "./GoodputTotals";
 import { NodeTable } from "./NodeTable";
 
 const route = getRouteApi("/cluster");
@@ -75,6 +76,7 @@ function Cluster({ cluster }: { cluster: ClusterView }) {
           )}
         </FabricExplorer>
       )}
+      <GoodputTotals />
     </div>
   );
 }

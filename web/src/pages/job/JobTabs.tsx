@@ -7,6 +7,7 @@ import { AttemptTable } from "./AttemptTable";
 import { CheckpointTable } from "./CheckpointTable";
 import { CostPanel } from "./cost/CostPanel";
 import { EventTimeline } from "./EventTimeline";
+import { GoodputPanel } from "./GoodputPanel";
 import styles from "./job.module.css";
 import { LogPanel } from "./LogPanel";
 import { SpecView } from "./SpecView";
@@ -18,6 +19,7 @@ const NAMES: Record<JobTab, string> = {
   events: "Events",
   timeline: "Timeline",
   cost: "Cost",
+  goodput: "Goodput",
   logs: "Logs",
   checkpoints: "Checkpoints",
   attempts: "Attempts",
@@ -51,6 +53,9 @@ export function JobTabs({ job, series, events }: { job: JobDetail; series: Serie
       </Tabs.Panel>
       <Tabs.Panel value="cost">
         <CostPanel job={job} series={series} events={events} />
+      </Tabs.Panel>
+      <Tabs.Panel value="goodput">
+        <GoodputPanel job={job} />
       </Tabs.Panel>
       <Tabs.Panel value="logs">
         <LogPanel job={job} />
