@@ -48,7 +48,7 @@ def goodput(
     """
     if job_id is not None and hours is not None:
         raise HoursOfAJobError(
-            f"--hours {hours:g} was given with a job: a job's ledger is that of its whole life; leave out one of the two"
+            f"--hours {hours:g} was given with a job: a job's ledger is that of its whole life; leave out one"
         )
     with connect(url, token_file) as client:
         if job_id is not None:

@@ -388,7 +388,7 @@ def preemption(site: Site) -> None:
 
 
 def lost_nodes(site: Site) -> None:
-    """A node is lost and there is another one; then one is lost and there is none: the job waits until it is cancelled."""
+    """A node is lost and there is another; then one is lost and there is none: the job waits until it is cancelled."""
     moved = site.submit("node-lost")
     site.trains(moved)
     os.kill(site.raylet(site.nodes(moved)[0]), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Where GPU time went, on the job page and on the cluster page: a waterfall whose rows open, and each fault's repair."""
+"""Where GPU time went, on the pages of a job and of the cluster: a waterfall whose rows open, and each repair."""
 
 from __future__ import annotations
 

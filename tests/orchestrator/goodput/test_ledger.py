@@ -1,4 +1,4 @@
-"""The classes add up to what was held and waited for, and each second lies where a reader of the history would put it."""
+"""Classes add up to what was held and waited for, and each second lies where a reader of the history would put it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import type { components } from "../api/types";
 type Schemas = components["schemas"];
 export type Spent = Schemas["Spent"];
 export type Ledger = Pick<
-  Schemas["LedgerView"],
+  Schemas["ClusterGoodput"],
   "gpu_seconds" | "unmeasured_gpu_seconds" | "held_gpu_seconds" | "total_gpu_seconds" | "goodput" | "ettr"
 >;
 
