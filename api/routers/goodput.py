@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import AfterValidator
 
 from api.dependencies import DatabaseOf, JobId, utc_now
 from api.problems import answers, invalid
@@ -16,6 +17,16 @@ from orchestrator.store import jobs
 
 SPAN = timedelta(hours=24)
 LONGEST = timedelta(days=366)
+
+
+def _in_utc(at: datetime) -> datetime:
+    """A time without a zone is UTC. ValueError for one that no clock of ours has ever shown."""
+    if not 1970 < at.year < 9999:
+        raise ValueError("must lie between the years 1971 and 9998")
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+Time = Annotated[datetime, AfterValidator(_in_utc)]
 
 router = APIRouter(prefix="/api/v1", tags=["goodput"])
 
@@ -30,22 +41,16 @@ def get_goodput(job_id: JobId, database: DatabaseOf) -> GoodputView:
 @router.get("/goodput", operation_id="getClusterGoodput", responses=answers(422, 503))
 def get_cluster_goodput(
     database: DatabaseOf,
-    since: Annotated[
-        datetime | None, Query(description="RFC 3339; left out: 24 hours before the end.")
-    ] = None,
-    until: Annotated[datetime | None, Query(description="RFC 3339; left out: now.")] = None,
+    since: Annotated[Time | None, Query(description="RFC 3339; left out: 24 hours before the end.")] = None,
+    until: Annotated[Time | None, Query(description="RFC 3339; left out or later: now.")] = None,
 ) -> ClusterGoodput:
     """Every GPU-second of all jobs between two times, together and by project."""
     now = utc_now()
-    end = _utc(until) if until is not None else now
-    begin = _utc(since) if since is not None else end - SPAN
+    end = min(until or now, now)
+    begin = since or end - SPAN
     if not timedelta(0) < end - begin <= LONGEST:
-        wanted = f"must lie before `until`, by {LONGEST.days} days at most"
+        wanted = f"must lie before `until` and before now, by {LONGEST.days} days at most"
         raise invalid([Violation("query.since", begin.isoformat(), wanted)])
     with database.read() as session:
         return cluster_goodput(session, begin, end, now=now)
 
-
-def _utc(at: datetime) -> datetime:
-    """A time without a zone is UTC."""
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -108,10 +108,19 @@ def test_all_jobs_by_project(client: TestClient, job: str, submit: Callable[...,
 
 
 def test_times_of_no_length_are_refused(client: TestClient) -> None:
-    times = {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}
-    answer = client.get("/api/v1/goodput", params=times)
-    assert answer.status_code == 422
-    assert "must lie before `until`" in answer.json()["detail"]
+    for times in (
+        {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"},
+        {"since": "9000-01-01T00:00:00Z"},
+    ):
+        answer = client.get("/api/v1/goodput", params=times)
+        assert answer.status_code == 422
+        assert "must lie before `until`" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-12:00", "0001-01-01", "yesterday"])
+def test_times_that_no_calendar_has_are_refused(client: TestClient, at: str) -> None:
+    for name in ("since", "until"):
+        assert client.get("/api/v1/goodput", params={name: at}).status_code == 422
 
 
 def test_prometheus_has_the_last_hour_by_project(client: TestClient, job: str) -> None:
