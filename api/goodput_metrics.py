@@ -20,7 +20,7 @@ PROJECTS = 20
 """Told apart: those with most GPU time. Users name projects, and a label with any number of values is none."""
 OTHERS = "(others)"
 """Label of the rest; no project can have this name."""
-FRESH_S = 30.0
+FRESH_S = 60.0
 """Two scrapes within it are answered by one sum."""
 
 

@@ -53,4 +53,3 @@ def get_cluster_goodput(
         raise invalid([Violation("query.since", begin.isoformat(), wanted)])
     with database.read() as session:
         return cluster_goodput(session, begin, end, now=now)
-

@@ -149,4 +149,4 @@ def _kept(session: Session, job_ids: Sequence[str]) -> dict[str, int]:
         .where(Checkpoint.job_id.in_(job_ids), Checkpoint.state != CheckpointState.DAMAGED.value)
         .group_by(Checkpoint.job_id)
     )
-    return dict(session.execute(query).tuples().all())
+    return {job_id: step for job_id, step in session.execute(query)}  # noqa: C416 - rows are no pairs to mypy

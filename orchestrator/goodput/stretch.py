@@ -96,8 +96,15 @@ def _us(seconds: float) -> int:
     return round(min(max(seconds, 0.0), LARGEST_S) * 1e6)
 
 
-SUMS = ("steps_us", "communication_us", "bubble_us", "data_us", "checkpoint_us")
-SUMS += ("waits_known_us", "phases_known_us")
+SUMS = (
+    "steps_us",
+    "communication_us",
+    "bubble_us",
+    "data_us",
+    "checkpoint_us",
+    "waits_known_us",
+    "phases_known_us",
+)
 
 
 def joined(before: Stretch, after: Stretch) -> Stretch | None:

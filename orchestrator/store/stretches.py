@@ -26,7 +26,7 @@ def microseconds(at: datetime) -> int:
 def add(session: Session, job_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Metrics that were inserted, in their order; the caller has locked the job's row."""
     before = _newest(session, job_id)
-    found = stretches((_step(row) for row in rows), before)
+    found = stretches(map(_step, rows), before)
     if before is not None:
         if found[0] == before:
             found = found[1:]
@@ -78,4 +78,4 @@ def steps(session: Session, job_id: str, first_id: int, last_id: int | None) -> 
     if last_id is not None:
         query = query.where(Metric.id <= last_id)
     for row in session.execute(query.order_by(Metric.id).execution_options(yield_per=10_000)):
-        yield _step(row._mapping)
+        yield one_step(row.id, row.attempt, row.step, microseconds(row.at), row.step_time_s, row.cost)

@@ -38,6 +38,8 @@ const LIST_REFRESH_MS = 2_000;
 const JOB_REFRESH_MS = 1_500;
 const CLUSTER_REFRESH_MS = 3_000;
 const LARGE_CLUSTER_REFRESH_MS = 10_000;
+/** A ledger adds up all that a job has done: of a million steps it takes a second. */
+const LEDGER_REFRESH_MS = 10_000;
 /** Sums over many jobs change slowly. */
 const TOTALS_REFRESH_MS = 30_000;
 /** Nodes above which the cluster is asked for less often: the answer is a megabyte then. */
@@ -117,7 +119,7 @@ export function goodputQuery(jobId: string, live: boolean) {
     queryKey: ["goodput", jobId],
     queryFn: ({ signal }) =>
       body(api.GET("/api/v1/jobs/{job_id}/goodput", { params: { path: { job_id: jobId } }, signal })),
-    refetchInterval: live ? CLUSTER_REFRESH_MS : false,
+    refetchInterval: live ? LEDGER_REFRESH_MS : false,
   });
 }
 

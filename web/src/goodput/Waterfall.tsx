@@ -5,21 +5,21 @@ import styles from "./goodput.module.css";
 
 /** From held GPU time down to what was useful: a row a class, which opens to say what it means. */
 export function Waterfall({ ledger, label }: { ledger: Ledger; label: string }) {
-  const held = ledger.held_gpu_seconds;
+  const { held_gpu_seconds: held, total_gpu_seconds: whole } = ledger;
   return (
     <div className={styles.panel}>
       <Facts
         items={[
           ["Goodput", held > 0 ? percent(ledger.goodput, 1) : "–"],
-          ["Effective training time", ledger.total_gpu_seconds > 0 ? percent(ledger.ettr, 1) : "–"],
-          ["Held", gpuTime(held)],
-          ["Held and waited for", gpuTime(ledger.total_gpu_seconds)],
+          ["Effective training time", whole > 0 ? percent(ledger.ettr, 1) : "–"],
+          ["Held", gpuTime(held, whole)],
+          ["Held and waited for", gpuTime(whole)],
         ]}
       />
       <ul className={styles.falls} aria-label={label}>
         {waterfall(ledger).map((fall) => (
           <li key={fall.key}>
-            <Row fall={fall} held={held} />
+            <Row fall={fall} held={held} whole={whole} />
           </li>
         ))}
       </ul>
@@ -31,11 +31,11 @@ export function Waterfall({ ledger, label }: { ledger: Ledger; label: string }) 
   );
 }
 
-function Row({ fall, held }: { fall: Fall; held: number }) {
+function Row({ fall, held, whole }: { fall: Fall; held: number; whole: number }) {
   const { label, meaning, seconds, bar, tone, unmeasured } = fall;
-  const figure = seconds === null ? "not measured" : gpuTime(seconds);
+  const figure = seconds === null ? "not measured" : gpuTime(seconds, whole);
   const part = seconds === null || bar === null ? "" : percent(seconds, held);
-  const hint = unmeasured > 0 ? ` Not measured in ${gpuTime(unmeasured)} of steps, which count as computing.` : "";
+  const hint = unmeasured > 0 ? ` Not measured in ${gpuTime(unmeasured, whole)} of steps, which count as computing.` : "";
   return (
     <details className={styles.fall}>
       <summary title={`${label}: ${figure}${part && `, ${part} of held`}. ${meaning}${hint}`}>
@@ -43,7 +43,7 @@ function Row({ fall, held }: { fall: Fall; held: number }) {
           {label}
           {unmeasured > 0 && seconds !== null && <span className="dim"> (in part)</span>}
         </span>
-        <span className={styles.track} aria-hidden>
+        <span className={styles.track} data-empty={bar === null || undefined} aria-hidden>
           {bar !== null && (
             <span
               className={styles.bar}

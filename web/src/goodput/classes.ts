@@ -108,9 +108,9 @@ export function waterfall(ledger: Ledger): Fall[] {
   return rows;
 }
 
-/** GPU time: `42.1 GPU-s`, `3.5 GPU-h`. */
-export function gpuTime(seconds: number): string {
-  const [value, unit] = seconds < 3_600 ? [seconds, "GPU-s"] : [seconds / 3_600, "GPU-h"];
+/** GPU time: `42.1 GPU-s`, `3.5 GPU-h`; parts of a whole have the whole's unit. */
+export function gpuTime(seconds: number, whole = seconds): string {
+  const [value, unit] = whole < 3_600 ? [seconds, "GPU-s"] : [seconds / 3_600, "GPU-h"];
   const digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
   return `${value.toLocaleString("en-US", { maximumFractionDigits: digits })} ${unit}`;
 }

@@ -42,6 +42,7 @@ it("writes GPU time in the unit that fits", () => {
     "2 GPU-h",
     "2,778 GPU-h",
   ]);
+  expect(gpuTime(360, 36_000)).toBe("0.1 GPU-h");
 });
 
 const REPAIR: Repair = {

@@ -17,8 +17,18 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-_TIMES = ("first_end_us", "first_us", "end_us", "steps_us", "communication_us", "bubble_us", "data_us")
-_TIMES += ("checkpoint_us", "waits_known_us", "phases_known_us")
+_TIMES = (
+    "first_end_us",
+    "first_us",
+    "end_us",
+    "steps_us",
+    "communication_us",
+    "bubble_us",
+    "data_us",
+    "checkpoint_us",
+    "waits_known_us",
+    "phases_known_us",
+)
 
 
 def upgrade() -> None:

@@ -7,6 +7,7 @@ import { gpuTime } from "../../goodput/classes";
 import { Waterfall } from "../../goodput/Waterfall";
 import { Failure, Loading, Notice } from "../../layout/Notice";
 import { Panel, Table } from "../../layout/Panel";
+import styles from "./cluster.module.css";
 
 const SPANS = [
   { value: "1", label: "1 hour" },
@@ -43,7 +44,7 @@ export function GoodputTotals() {
 function Totals({ found }: { found: ClusterGoodput }) {
   if (found.jobs === 0) return <Notice title="No job">No job waited or held a GPU in this time.</Notice>;
   return (
-    <>
+    <div className={styles.page}>
       <Waterfall ledger={found} label={`GPU time of ${plural(found.jobs, "job")} by class`} />
       <Table
         label="Goodput by project"
@@ -62,11 +63,11 @@ function Totals({ found }: { found: ClusterGoodput }) {
             <td>{project.project}</td>
             <td className="number">{count(project.jobs)}</td>
             <td className="number">{gpuTime(project.held_gpu_seconds)}</td>
-            <td className="number">{percent(project.goodput, 1)}</td>
+            <td className="number">{percent(project.goodput * project.held_gpu_seconds, project.held_gpu_seconds)}</td>
             <td className="number">{percent(project.ettr, 1)}</td>
           </tr>
         ))}
       </Table>
-    </>
+    </div>
   );
 }
