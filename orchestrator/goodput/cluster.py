@@ -24,7 +24,10 @@ class Totals:
 
 
 def totals(session: Session, since: datetime, until: datetime, *, now: datetime) -> Mapping[str, Totals]:
-    """By project, in the order of names; `until` is `now` at the latest. Time is linear in the jobs of that time; see `stored.histories`."""
+    """By project, in the order of names; `until` is `now` at the latest.
+
+    Time is linear in the jobs of that time; see `stored.histories`.
+    """
     found: dict[str, list[Ledger]] = {}
     since_us, until_us = microseconds(since), microseconds(until)
     jobs = _jobs(session, since, until)

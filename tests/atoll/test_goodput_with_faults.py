@@ -112,7 +112,7 @@ class Site:
         return cluster.raylets[node]
 
     def supervisors(self) -> list[int]:
-        """Processes of supervisors of this cluster: children of its raylets, which are its holder's, with that title."""
+        """Processes of supervisors of this cluster: with that title, children of raylets, which are its holder's."""
         cluster = living(self.folder)
         assert cluster is not None
         every = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
