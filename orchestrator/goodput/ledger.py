@@ -100,6 +100,12 @@ class _Life:
         """As much of `steps` as had a wait that nobody measured."""
         bounds = lost_from(history.stretches, history.kept)
         by_attempt: dict[int | None, list[tuple[Stretch, bool]]] = {}
+        self._unheard = {
+            before.attempt: max(0, after.first_step - before.last_step - 1)
+            for before, after in pairwise(history.stretches)
+            if after.attempt != before.attempt
+        }
+        """By attempt: steps that were saved and never told, since the supervisor was gone."""
         for stretch, bound in zip(history.stretches, bounds, strict=True):
             by_attempt.setdefault(stretch.attempt, []).append((stretch, stretch.first_step >= bound))
         for period in periods(history.moments, history.submitted_us, history.until_us):
@@ -132,6 +138,7 @@ class _Life:
             since = until
         if period.broken:  # the step in hand is lost; what it took longer than usual, nobody noticed
             usual = stretches[-1][0].usual_us if stretches else period.end_us - since
+            since = self._saved_unheard(since, period, usual)
             since = self._add(Spent.LOST_WORK, since, min(since + usual, period.end_us))
             self._add(Spent.DETECTION, since, period.end_us)
         elif period.open and not over:
@@ -140,6 +147,13 @@ class _Life:
             for spent, at_us in period.marks:
                 since = self._add(spent, since, at_us)
             self._add(Spent.START, since, period.end_us)
+
+    def _saved_unheard(self, since: int, period: Period, usual: int) -> int:
+        """Training went on from beyond the last step that was told: those between count, and were not measured."""
+        until = min(since + self._unheard.get(period.attempt or 0, 0) * usual, period.end_us)
+        self.steps.append(Span(Spent.USEFUL_COMPUTE, since, until))
+        self.blind += [Span(wait, since, until) for wait in WAITS]
+        return self._add(Spent.USEFUL_COMPUTE, since, until)
 
     def _kept(self, since: int, until: int, stretch: Stretch) -> None:
         edges = [since, *(cut for cut in self._cuts if since < cut < until), until]

@@ -117,7 +117,9 @@ def test_times_of_no_length_are_refused(client: TestClient) -> None:
         assert "must lie before `until`" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-12:00", "0001-01-01", "yesterday"])
+@pytest.mark.parametrize(
+    "at", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-12:00", "0001-01-01", "yesterday"]
+)
 def test_times_that_no_calendar_has_are_refused(client: TestClient, at: str) -> None:
     for name in ("since", "until"):
         assert client.get("/api/v1/goodput", params={name: at}).status_code == 422

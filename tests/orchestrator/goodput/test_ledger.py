@@ -187,6 +187,30 @@ def test_a_supervisor_that_is_lost_goes_unnoticed_until_it_is_missed() -> None:
     }
 
 
+def test_steps_that_were_saved_and_never_told_count() -> None:
+    """The same, and it goes on with step 4: the ranks had trained and saved step 3 without a supervisor."""
+    found = ledger(
+        history(
+            70,
+            1,
+            [
+                told(0, E.TRAINING_STARTED),
+                told(45, E.SUPERVISOR_LOST, None),
+                told(60, E.TRAINING_STARTED, 2),
+            ],
+            [*steps(1, 2, begin_s=0), *steps(4, begin_s=60, attempt=2, first_id=3)],
+            held=((0, 70),),
+        )
+    )
+    assert seconds(found) == {
+        Spent.USEFUL_COMPUTE: 20 + 10 + 10,
+        Spent.LOST_WORK: 10,
+        Spent.DETECTION: 5,
+        Spent.REPAIR: 15,
+    }
+    assert found.to_json()["unmeasured_gpu_seconds"]["bubble"] == 10
+
+
 def test_a_rewind_loses_steps_without_a_repair() -> None:
     found = ledger(
         history(
