@@ -36,7 +36,7 @@ def goodput(
     ] = None,
     hours: Annotated[
         float | None,
-        typer.Option("--hours", min=0.01, max=8784, help="Without ID: the last so many hours. (default: 24)"),
+        typer.Option("--hours", min=0.01, max=8760, help="Without ID: the last so many hours. (default: 24)"),
     ] = None,
     url: Url = None,
     token_file: TokenFile = None,
