@@ -2884,7 +2884,7 @@ export interface operations {
             query?: {
                 /** @description RFC 3339; left out: 24 hours before the end. */
                 since?: string | null;
-                /** @description RFC 3339; left out: now. */
+                /** @description RFC 3339; left out or later: now. */
                 until?: string | null;
             };
             header?: never;

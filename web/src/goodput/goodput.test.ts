@@ -35,7 +35,7 @@ it("shows a job that never held a GPU", () => {
 });
 
 it("writes GPU time in the unit that fits", () => {
-  expect([0.25, 42.14, 3599, 7200, 1e7].map(gpuTime)).toEqual([
+  expect([0.25, 42.14, 3599, 7200, 1e7].map((seconds) => gpuTime(seconds))).toEqual([
     "0.25 GPU-s",
     "42.1 GPU-s",
     "3,599 GPU-s",
