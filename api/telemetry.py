@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
+from api.goodput_metrics import GoodputCollector
 from api.version import build_information
 from api.views.cluster import count_slots
 from orchestrator.lifecycle.states import JobState
@@ -44,6 +45,7 @@ class Telemetry:
         information = build_information()
         build.labels(information.version, information.python).set(1)
         self.registry.register(_StoredState(database))
+        self.registry.register(GoodputCollector(database))
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         known = method if method in _METHODS else "other"  # clients may send any word; labels stay few

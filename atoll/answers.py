@@ -209,14 +209,58 @@ class Timeline(TimelineSummary):
     ranks: list[TimelineRank]
 
 
-class Goodput(Answer):
-    gpus: int
-    until: datetime
-    gpu_seconds: dict[str, float]
-    """By class, in the order of a waterfall; they add up to `total_gpu_seconds`."""
+class Ledger(Answer):
+    """GPU time by what it was spent on."""
+
+    gpu_seconds: dict[str, float | None]
+    """By class, in the order of a waterfall; None for a wait that nobody measured. They add up to
+    `total_gpu_seconds`."""
+    unmeasured_gpu_seconds: dict[str, float]
+    """By wait: steps in which it was not measured; it lies in useful compute."""
+    held_gpu_seconds: float
+    """All classes but `queued` and `degraded`."""
     total_gpu_seconds: float
     goodput: float
-    """Share of useful compute."""
+    """Share of useful compute in what was held."""
+    ettr: float
+    """Steps that count, with their waits, of the total."""
+
+
+class Repair(Answer):
+    """A fault and what became of it; None: it has not come to that, or never did."""
+
+    fault: str
+    message: str
+    attempt: int | None
+    step: int | None
+    rung: str | None
+    last_step_at: datetime | None
+    told_at: datetime
+    settled_at: datetime | None
+    trained_at: datetime | None
+    stepped_at: datetime | None
+    given_up: bool
+    seconds: dict[str, float]
+    """Of the parts that are over: `unnoticed`, `settling`, `repair`, `first-step`."""
+
+
+class Goodput(Ledger):
+    gpus: int
+    until: datetime
+    repairs: list[Repair]
+    """Oldest first."""
+
+
+class ProjectGoodput(Ledger):
+    project: str
+    jobs: int
+
+
+class ClusterGoodput(Ledger):
+    since: datetime
+    until: datetime
+    jobs: int
+    projects: list[ProjectGoodput]
 
 
 class Finding(Answer):

@@ -14,6 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -25,6 +26,7 @@ from atoll.answers import (
     Blame,
     CheckpointList,
     Cluster,
+    ClusterGoodput,
     Event,
     EventPage,
     Goodput,
@@ -221,7 +223,7 @@ class AtollClient:
         )
 
     def goodput(self, job_id: str) -> Goodput:
-        """Every GPU-second of a job since its submission, in exactly one class."""
+        """Every GPU-second of a job since its submission, in exactly one class, and its repairs."""
         return self._typed(Goodput, self._transport.request("GET", f"/api/v1/jobs/{job_id}/goodput"))
 
     def health(self, job_id: str, *, attempt: int | None = None) -> Health:
@@ -241,6 +243,14 @@ class AtollClient:
     def blame(self) -> Blame:
         """Nodes that were slow, counted over attempts and jobs."""
         return self._typed(Blame, self._transport.request("GET", "/api/v1/blame"))
+
+    def cluster_goodput(
+        self, *, since: datetime | None = None, until: datetime | None = None
+    ) -> ClusterGoodput:
+        """Every GPU-second of all jobs between two times: the last 24 hours when left out."""
+        times = {"since": since, "until": until}
+        params = {name: at.isoformat() for name, at in times.items() if at is not None}
+        return self._typed(ClusterGoodput, self._transport.request("GET", "/api/v1/goodput", params=params))
 
     def log(
         self,

@@ -1,51 +1,33 @@
 """Every GPU-second of a job in exactly one class.
 
-The job's life is cut into periods that touch (`periods.py`), a run into windows from one finished step to the next,
-a window by what rank 0 measured in it. Every cut is a whole microsecond and the last part of each is what is left,
-so the classes add up to the whole by construction and not by rounding. Terms: useful time over all time is goodput,
-the ETTR of "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (Kokolis et al., arXiv
-2410.21680), section 2.
+The job's life is cut into periods that touch (`periods.py`), a run into stretches of finished steps (`stretch.py`),
+a stretch by what rank 0 measured in it. All of that is time; how many GPUs it is times comes from the placements,
+which are independent of it. Cuts are whole microseconds. Terms: "Revisiting Reliability in Large-Scale Machine Learning
+Research Clusters" (Kokolis et al., arXiv 2410.21680), section 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import median
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
-from orchestrator.goodput.classes import Ledger, Spent
+from orchestrator.goodput.classes import WAITS, Ledger, Spent
 from orchestrator.goodput.periods import Moment, Period, Phase, periods
-from orchestrator.lifecycle.reports import EventKind
+from orchestrator.goodput.stretch import Stretch, lost_from
 
-WHOLE = {
-    Phase.QUEUED: Spent.QUEUED,
-    Phase.START: Spent.START,
-    Phase.REPAIR: Spent.REPAIR,
-    Phase.END: Spent.CHECKPOINT_STALL,
-}
-"""Class of periods that are not cut further. What ends a job is its last checkpoint."""
-WAITS = (Spent.EXPOSED_COMMUNICATION, Spent.BUBBLE, Spent.DATA_WAIT, Spent.CHECKPOINT_STALL)
-"""What a step waits for, in the order in which a window is cut."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedStep:
-    """One record of a finished step, in the order in which steps finished."""
-
-    at_us: int
-    """When it had finished."""
-    step: int
-    step_us: int
-    """How long it took."""
-    waited_us: Mapping[Spent, int] = field(default_factory=dict)
-    """Of that, what rank 0 spent on each of `WAITS`."""
+WHOLE = {Phase.START: Spent.START, Phase.DETECTION: Spent.DETECTION, Phase.REPAIR: Spent.REPAIR}
+"""Class of periods that are not cut further."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """GPUs from a time on until the next holding."""
+    """GPUs of one placement."""
 
-    at_us: int
+    start_us: int
+    end_us: int
+    """When they were free again; now, while they are not."""
     working: int
     spare: int = 0
 
@@ -56,114 +38,167 @@ class History:
 
     submitted_us: int
     until_us: int
-    """When the job ended, or now."""
+    """When the job ended, or now. It may hold GPUs for longer."""
+    over: bool
     asked: int
     """GPUs."""
     moments: Sequence[Moment] = ()
-    steps: Sequence[FinishedStep] = ()
+    stretches: Sequence[Stretch] = ()
     holdings: Sequence[Holding] = ()
-    """Empty: `asked` GPUs all along, no spares."""
+    """In their order; they do not overlap."""
+    kept: int | None = None
+    """Newest step whose result lives on; None: that of all, as long as training has not gone back."""
 
 
-def ledger(history: History) -> Ledger:
-    """Raises ValueError when the job ends before it begins, or asks for less than one GPU."""
+class Span(NamedTuple):
+    spent: Spent
+    start_us: int
+    end_us: int
+
+
+def ledger(history: History, since_us: int | None = None, until_us: int | None = None) -> Ledger:
+    """Of the whole life, or of what of it lies between two times.
+
+    A stretch that lies across such a time is taken to be even. Raises ValueError when the job ends before it begins,
+    or asks for less than one GPU.
+    """
     if history.until_us < history.submitted_us:
         raise ValueError(f"the job ends at {history.until_us}, before it begins at {history.submitted_us}")
     if history.asked < 1:
         raise ValueError(f"the job asks for {history.asked} GPUs: at least 1")
-    found = dict.fromkeys(Spent, 0)
-    for spent, start_us, end_us, phase in _spans(history):
-        for share_us, working, missing, spare in _held(history, start_us, end_us, phase):
-            found[spent] += share_us * working
-            found[Spent.DEGRADED] += share_us * missing
-            found[Spent.IDLE_SPARE] += share_us * spare
-    return Ledger(found)
+    life = _Life(history, [at for at in (since_us, until_us) if at is not None])
+    found, blind = dict.fromkeys(Spent, 0), dict.fromkeys(WAITS, 0)
+    for span in _within(life.spans, since_us, until_us):
+        for spent, gpu_us in _held(history, span):
+            found[spent] += gpu_us
+    for wait, start_us, end_us in _within(life.blind, since_us, until_us):
+        blind[wait] += _working(history, start_us, end_us)
+    steps = _within(life.steps, since_us, until_us)
+    steps_us = sum(_working(history, start_us, end_us) for _, start_us, end_us in steps)
+    return Ledger(found, steps_us, blind)
 
 
-def _spans(history: History) -> list[tuple[Spent, int, int, Phase]]:
-    """The whole life in pieces of one class each, one after the other."""
-    lost = _lost(history)
-    usual_us = int(median(step.step_us for step in history.steps)) if history.steps else 0
-    found: list[tuple[Spent, int, int, Phase]] = []
-    number = 0
-    for period in periods(history.moments, history.submitted_us, history.until_us):
-        if period.phase is not Phase.RUN:
-            found.append((WHOLE[period.phase], period.start_us, period.end_us, period.phase))
-            continue
-        first = number
-        while number < len(history.steps) and _belongs(history.steps[number], period, history):
-            number += 1
-        mine = range(first, number)
-        found += [(*piece, Phase.RUN) for piece in _run(period, history.steps, mine, lost, usual_us)]
-    return found
+def _within(spans: Iterable[Span], since_us: int | None, until_us: int | None) -> Iterator[Span]:
+    for spent, start_us, end_us in spans:
+        start_us = start_us if since_us is None else max(start_us, since_us)
+        end_us = end_us if until_us is None else min(end_us, until_us)
+        if end_us > start_us:
+            yield Span(spent, start_us, end_us)
 
 
-def _belongs(step: FinishedStep, period: Period, history: History) -> bool:
-    """Steps up to the end of a run are its own; what clocks put later belongs to a later run, or to nothing."""
-    return step.at_us <= period.end_us or period.end_us == history.until_us
+class _Life:
+    """A whole life in spans of one class each."""
 
-
-def _run(
-    period: Period, steps: Sequence[FinishedStep], mine: range, lost: set[int], usual_us: int
-) -> list[tuple[Spent, int, int]]:
-    found: list[tuple[Spent, int, int]] = []
-    since = period.start_us
-    for i in mine:
-        until = min(max(steps[i].at_us, since), period.end_us)
-        if i in lost:
-            found.append((Spent.LOST_WORK, since, until))
-        else:
-            found += _window(since, until, steps[i])
-        since = until
-    rest = period.end_us - since
-    if period.broken:  # the step in hand is lost; what it took longer than usual, nobody noticed
-        broken = min(rest, usual_us) if usual_us else rest
-        found.append((Spent.LOST_WORK, since, since + broken))
-        found.append((Spent.DETECTION, since + broken, period.end_us))
-    else:
-        found.append((Spent.USEFUL_COMPUTE, since, period.end_us))
-    return [piece for piece in found if piece[2] > piece[1]]
-
-
-def _window(since: int, until: int, step: FinishedStep) -> list[tuple[Spent, int, int]]:
-    """Waits as measured, at most the whole window, in a fixed order; computing is what is left."""
-    found = []
-    for spent in WAITS:
-        took = min(max(0, step.waited_us.get(spent, 0)), until - since)
-        if took:
-            found.append((spent, since, since + took))
-            since += took
-    return [*found, (Spent.USEFUL_COMPUTE, since, until)]
-
-
-def _lost(history: History) -> set[int]:
-    """Places in `steps` of those above a step that training went back to afterwards."""
-    lost: set[int] = set()
-    back = [
-        m
-        for m in history.moments
-        if m.to_step is not None and m.kind in (EventKind.RESUMED, EventKind.REWOUND)
-    ]
-    for moment in back:
-        lost |= {
-            i
-            for i, step in enumerate(history.steps)
-            if step.at_us <= moment.at_us and moment.to_step is not None and step.step > moment.to_step
+    def __init__(self, history: History, cuts: Sequence[int]) -> None:
+        """`cuts`: times, in their order, at which parts of the life are told apart."""
+        self._cuts = cuts
+        self.spans: list[Span] = []
+        """One after the other."""
+        self.steps: list[Span] = []
+        """Of those, finished steps that count."""
+        self.blind: list[Span] = []
+        """As much of `steps` as had a wait that nobody measured."""
+        bounds = lost_from(history.stretches, history.kept)
+        by_attempt: dict[int | None, list[tuple[Stretch, bool]]] = {}
+        self._unheard = {
+            before.attempt: max(0, after.first_step - before.last_step - 1)
+            for before, after in pairwise(history.stretches)
+            if after.attempt != before.attempt
         }
-    return lost
+        """By attempt: steps that were saved and never told, since the supervisor was gone."""
+        for stretch, bound in zip(history.stretches, bounds, strict=True):
+            by_attempt.setdefault(stretch.attempt, []).append((stretch, stretch.first_step >= bound))
+        for period in periods(history.moments, history.submitted_us, history.until_us):
+            if period.phase is Phase.RUN:
+                self._run(period, by_attempt.pop(period.attempt, []), history.over)
+            else:
+                self._add(WHOLE[period.phase], period.start_us, period.end_us)
+        freed = max((holding.end_us for holding in history.holdings), default=history.until_us)
+        self._add(Spent.START, history.until_us, freed)  # the taking down after the end
+
+    def _add(self, spent: Spent, start_us: int, end_us: int) -> int:
+        """The later of both times."""
+        if end_us > start_us:
+            self.spans.append(Span(spent, start_us, end_us))
+        return max(start_us, end_us)
+
+    def _run(self, period: Period, stretches: Sequence[tuple[Stretch, bool]], over: bool) -> None:
+        since = period.start_us
+        for i, (stretch, is_lost) in enumerate(stretches):
+            if i == 0:  # what came before the first step belongs to what led to it
+                begin = min(stretch.first_end_us - stretch.first_us, period.end_us)
+                since = self._add(
+                    Spent.REPAIR if period.before is Phase.REPAIR else Spent.START, since, begin
+                )
+            until = min(max(stretch.end_us, since), period.end_us)
+            if is_lost:
+                self._add(Spent.LOST_WORK, since, until)
+            else:
+                self._kept(since, until, stretch)
+            since = until
+        if period.broken:  # the step in hand is lost; what it took longer than usual, nobody noticed
+            usual = stretches[-1][0].usual_us if stretches else period.end_us - since
+            since = self._saved_unheard(since, period, usual)
+            since = self._add(Spent.LOST_WORK, since, min(since + usual, period.end_us))
+            self._add(Spent.DETECTION, since, period.end_us)
+        elif period.open and not over:
+            self._add(Spent.USEFUL_COMPUTE, since, period.end_us)  # the step in hand
+        else:
+            for spent, at_us in period.marks:
+                since = self._add(spent, since, at_us)
+            self._add(Spent.START, since, period.end_us)
+
+    def _saved_unheard(self, since: int, period: Period, usual: int) -> int:
+        """Training went on from beyond the last step that was told: those between count, and were not measured."""
+        until = min(since + self._unheard.get(period.attempt or 0, 0) * usual, period.end_us)
+        self.steps.append(Span(Spent.USEFUL_COMPUTE, since, until))
+        self.blind += [Span(wait, since, until) for wait in WAITS]
+        return self._add(Spent.USEFUL_COMPUTE, since, until)
+
+    def _kept(self, since: int, until: int, stretch: Stretch) -> None:
+        edges = [since, *(cut for cut in self._cuts if since < cut < until), until]
+        for start, end in pairwise(edges):
+            if end > start:
+                self._even(start, end, (end - start) / (until - since), stretch)
+
+    def _even(self, since: int, until: int, share: float, stretch: Stretch) -> None:
+        """A share of a stretch: waits as measured, at most all of it, in a fixed order; computing is what is left."""
+        self.steps.append(Span(Spent.USEFUL_COMPUTE, since, until))
+        for wait in WAITS:
+            unknown = round((until - since) * (1.0 - stretch.known(wait)))
+            self.blind.append(Span(wait, since, since + unknown))
+        for wait in WAITS:
+            took = round(stretch.waited_us(wait) * share)
+            since = self._add(wait, since, min(since + took, until))
+        self._add(Spent.USEFUL_COMPUTE, since, until)
 
 
-def _held(history: History, start_us: int, end_us: int, phase: Phase) -> list[tuple[int, int, int, int]]:
-    """Of a piece: (microseconds, GPUs at work, GPUs missing, spares). A queued job holds none and waits for all it
-    asks."""
-    if phase is Phase.QUEUED or not history.holdings:
-        return [(end_us - start_us, history.asked, 0, 0)]
-    found = []
-    ordered = sorted(history.holdings, key=lambda holding: holding.at_us)
-    for i, holding in enumerate(ordered):
-        begin = start_us if i == 0 else max(start_us, holding.at_us)
-        end = min(end_us, ordered[i + 1].at_us) if i + 1 < len(ordered) else end_us
-        if end > begin:
-            missing = max(0, history.asked - holding.working)
-            found.append((end - begin, holding.working, missing, holding.spare))
-    return found
+def _held(history: History, span: Span) -> Iterator[tuple[Spent, int]]:
+    """GPU time of a span, by class: what the span is spent on for GPUs that are held, being queued where none is."""
+    since = span.start_us
+    for holding in history.holdings:
+        start, end = max(since, holding.start_us), min(span.end_us, holding.end_us)
+        if end <= start:
+            continue
+        yield from _queued(history, since, start)
+        yield span.spent, (end - start) * holding.working
+        yield Spent.IDLE_SPARE, (end - start) * holding.spare
+        missing_us = max(0, min(end, history.until_us) - start)
+        yield Spent.DEGRADED, missing_us * max(0, history.asked - holding.working)
+        since = end
+    yield from _queued(history, since, span.end_us)
+
+
+def _queued(history: History, start_us: int, end_us: int) -> Iterator[tuple[Spent, int]]:
+    """A job that holds none waits for all it asks, until it is over."""
+    waited_us = min(end_us, history.until_us) - start_us
+    if waited_us > 0:
+        yield Spent.QUEUED, waited_us * history.asked
+
+
+def _working(history: History, start_us: int, end_us: int) -> int:
+    """Time of GPUs at work."""
+    return sum(
+        max(0, min(end_us, holding.end_us) - max(start_us, holding.start_us)) * holding.working
+        for holding in history.holdings
+    )

@@ -10,6 +10,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.lifecycle.reports import StepRecord
+from orchestrator.store import stretches
 from orchestrator.store.errors import JobNotFoundError
 from orchestrator.store.tables import Job, Metric
 
@@ -47,6 +48,7 @@ def append(session: Session, job_id: str, incarnation: int, drained: Sequence[St
         for i, record in enumerate(drained)
     ]
     session.execute(insert(Metric), rows)
+    stretches.add(session, job_id, rows)
 
 
 def finite(value: float) -> float | None:

@@ -205,6 +205,33 @@ class Metric(Table):
     """Bytes, phases, memory and FLOP/s (`lifecycle.cost.step_cost`); null when nothing was measured."""
 
 
+class StepStretch(Table):
+    """Sums over up to 64 finished steps that follow one another (`goodput.stretch.Stretch`), kept as metrics come in.
+
+    Metrics that are older than this table have none: their sums are made when they are asked for.
+    """
+
+    __tablename__ = "stretches"
+
+    job_id: Mapped[str] = _job()
+    first_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """`Metric.id` of the first; `last_id` that of the last."""
+    last_id: Mapped[int] = mapped_column(BigInteger)
+    attempt: Mapped[int]
+    first_step: Mapped[int] = mapped_column(BoundedStep)
+    last_step: Mapped[int] = mapped_column(BoundedStep)
+    first_end_us: Mapped[int] = mapped_column(BigInteger)
+    first_us: Mapped[int] = mapped_column(BigInteger)
+    end_us: Mapped[int] = mapped_column(BigInteger)
+    steps_us: Mapped[int] = mapped_column(BigInteger)
+    communication_us: Mapped[int] = mapped_column(BigInteger)
+    bubble_us: Mapped[int] = mapped_column(BigInteger)
+    data_us: Mapped[int] = mapped_column(BigInteger)
+    checkpoint_us: Mapped[int] = mapped_column(BigInteger)
+    waits_known_us: Mapped[int] = mapped_column(BigInteger)
+    phases_known_us: Mapped[int] = mapped_column(BigInteger)
+
+
 class Checkpoint(Table):
     """A checkpoint a job has written."""
 

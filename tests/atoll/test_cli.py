@@ -459,3 +459,30 @@ def test_version(atoll: Atoll) -> None:
 def test_every_verb_has_help(atoll: Atoll, verb: str) -> None:
     ran = atoll(verb, "--help")
     assert (ran.code, "Usage" in ran.out) == (0, True)
+
+
+def test_goodput_of_a_job(atoll: Atoll, server: Any, finished: str) -> None:
+    """It was never placed: all its time went by in the queue, and it has ended at once."""
+    ran = atoll("goodput", "finished")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("1 GPU, 0.0 GPU-seconds held: 0.0% useful")
+    document = json.loads(atoll("goodput", finished, "--json").out)
+    assert (document["gpus"], document["repairs"]) == (1, [])
+    assert "useful-compute" in document["gpu_seconds"]
+
+
+def test_goodput_of_all_jobs(atoll: Atoll, server: Any) -> None:
+    server.insert("waits-in-the-queue")
+    ran = atoll("goodput", "--hours", "8760")
+    assert ran.code == 0, ran.err
+    assert "8,760.0 hours" in ran.out
+    assert re.search(r"^queued +[\d,.]+ +not held", ran.out, re.M)
+    assert re.search(r"^default +\d+ +0\.0 +0\.0% +0\.0%", ran.out, re.M)
+    document = json.loads(atoll("goodput", "--json").out)
+    assert "default" in [project["project"] for project in document["projects"]]
+
+
+def test_goodput_of_a_job_has_no_hours(atoll: Atoll, server: Any, finished: str) -> None:
+    ran = atoll("goodput", finished, "--hours", "2")
+    assert ran.code == 2
+    assert "--hours 2 was given with a job" in ran.err

@@ -262,6 +262,8 @@ PAIRS = {
     "MetricPage": "MetricPage",
     "TimelineSummary": "TimelineSummary",
     "TimelineList": "TimelineList",
+    "Ledger": "LedgerView",
+    "Repair": "RepairView",
     "Goodput": "GoodputView",
     "Finding": "FindingView",
     "Health": "HealthView",
@@ -269,6 +271,8 @@ PAIRS = {
     "HeatMap": "HeatMapView",
     "NodeBlame": "NodeBlame",
     "Blame": "BlameView",
+    "ProjectGoodput": "ProjectGoodput",
+    "ClusterGoodput": "ClusterGoodput",
     "TimelineTotals": "Totals",
     "TimelineRank": "RankTimeline",
     "Timeline": "TimelineView",
@@ -304,4 +308,5 @@ def test_the_clients_types_are_those_of_the_server(mine: str, theirs: str) -> No
 
 def test_every_answer_type_is_compared() -> None:
     made = {kind.__name__ for kind in answers.Answer.__subclasses__()}
-    assert made | {"JobDetail", "Timeline"} == set(PAIRS)
+    derived = {"JobDetail", "Timeline", "Goodput", "ProjectGoodput", "ClusterGoodput"}
+    assert made | derived == set(PAIRS)

@@ -302,13 +302,21 @@ def training(
     for step in range(20, died_at, 20):
         told.append(evaluated(len(told) + 1, 1, step, next(clock)))
         tell(EventKind.CHECKPOINT_COMMITTED, 1, f"Checkpoint of step {step} committed.", step=step)
-    tell(EventKind.RANK_DIED, 1, f"Rank 5 on node n2 was ended by signal 9 at step {died_at}.", rank=5)
+    tell(
+        EventKind.RANK_DIED,
+        1,
+        f"Rank 5 on node n2 was ended by signal 9 at step {died_at}.",
+        rank=5,
+        step=died_at,
+    )
     tell(EventKind.ATTEMPT_ENDED, 1, "All other ranks were ended.")
-    tell(EventKind.REPAIR_STARTED, 2, "Restart in place: 1 of 5 restarts used.")
+    tell(EventKind.REPAIR_STARTED, 2, "Restart in place: 1 of 5 restarts used.", rung="in-place")
     tell(EventKind.ATTEMPT_STARTED, 2, "Attempt 2: 8 ranks on 4 nodes.")
     tell(EventKind.CERTIFIED, 2, "All 8 ranks sit where they were placed.")
     tell(EventKind.RESUMED, 2, f"Resumed from the checkpoint of step {resumed_at}.", step=resumed_at)
     tell(EventKind.REPAIRED, 2, "Training goes on 2.9 s after the rank died.")
+    tell(EventKind.TRAINING_STARTED, 2, "All 8 ranks are ready.")
+    trains_again = datetime.fromtimestamp(told[-1].at, UTC)
     for step in range(resumed_at + 20, now_at + 1, 20):
         told.append(evaluated(len(told) + 1, 2, step, next(clock)))
         tell(EventKind.CHECKPOINT_COMMITTED, 2, f"Checkpoint of step {step} committed.", step=step)
@@ -316,8 +324,9 @@ def training(
         tell(EventKind.EXPERT_LOAD, 2, f"Experts in step {now_at}.", **loads(now_at, experts))
     events.append_gang(session, job_id, 1, told)
 
-    half = began + timedelta(seconds=20)
-    metrics.append(session, job_id, 1, steps(1, died_at, attempt=1, seq=1, began=began))
+    half = trains_again + timedelta(seconds=1)
+    first_step = began + timedelta(seconds=10)
+    metrics.append(session, job_id, 1, steps(1, died_at, attempt=1, seq=1, began=first_step))
     second = steps(resumed_at + 1, now_at, attempt=2, seq=died_at + 1, began=half)
     metrics.append(session, job_id, 1, second)
     attempts.start(session, job_id, 1, incarnation=1, at=began)

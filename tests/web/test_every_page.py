@@ -24,6 +24,8 @@ PAGES = {
     "health": ("/jobs/{running}?tab=health", "text=slow now", "demo · running"),
     "health-none": ("/jobs/{queued}?tab=health", "text=Nothing is known yet", "pretrain-en · queued"),
     "health-giant": ("/jobs/{giant}?tab=health", "text=A row shows 10 ranks", "giant · succeeded"),
+    "goodput": ("/jobs/{running}?tab=goodput", "text=Lost work >> nth=0", "demo · running"),
+    "goodput-none": ("/jobs/{queued}?tab=goodput", "text=Nothing has broken", "pretrain-en · queued"),
     "spec": ("/jobs/{running}?tab=spec", "text=Start a new job from this file", "demo · running"),
     "succeeded": ("/jobs/{succeeded}", "text=Held-back loss >> nth=0", "wiki-small · succeeded"),
     "queued": ("/jobs/{queued}", "text=Not placed", "pretrain-en · queued"),

@@ -38,7 +38,17 @@ const jobs = createRoute({
   component: lazyRouteComponent(() => import("./pages/jobs/JobsPage"), "JobsPage"),
 });
 
-export const JOB_TABS = ["events", "timeline", "cost", "health", "logs", "checkpoints", "attempts", "spec"] as const;
+export const JOB_TABS = [
+  "events",
+  "timeline",
+  "cost",
+  "health",
+  "goodput",
+  "logs",
+  "checkpoints",
+  "attempts",
+  "spec",
+] as const;
 export type JobTab = (typeof JOB_TABS)[number];
 
 export interface JobPageSearch {

@@ -31,6 +31,7 @@ export type TimelineView = Schemas["TimelineView"];
 export type TimelineRank = TimelineView["ranks"][number];
 export type TimelineSpan = TimelineRank["spans"][number];
 export type Work = TimelineSpan[0];
+export type ClusterGoodput = Schemas["ClusterGoodput"];
 
 export type HealthView = Schemas["HealthView"];
 export type FindingView = Schemas["FindingView"];
@@ -43,6 +44,10 @@ const LIST_REFRESH_MS = 2_000;
 const JOB_REFRESH_MS = 1_500;
 const CLUSTER_REFRESH_MS = 3_000;
 const LARGE_CLUSTER_REFRESH_MS = 10_000;
+/** A ledger adds up all that a job has done: of a million steps it takes a second. */
+const LEDGER_REFRESH_MS = 10_000;
+/** Sums over many jobs change slowly. */
+const TOTALS_REFRESH_MS = 30_000;
 /** Nodes above which the cluster is asked for less often: the answer is a megabyte then. */
 const LARGE_CLUSTER = 500;
 
@@ -142,6 +147,27 @@ export function timelineQuery(jobId: string, which: TimelineSummary | undefined)
     },
     staleTime: Number.POSITIVE_INFINITY,
     placeholderData: keepPreviousData,
+  });
+}
+
+export function goodputQuery(jobId: string, live: boolean) {
+  return queryOptions({
+    queryKey: ["goodput", jobId],
+    queryFn: ({ signal }) =>
+      body(api.GET("/api/v1/jobs/{job_id}/goodput", { params: { path: { job_id: jobId } }, signal })),
+    refetchInterval: live ? LEDGER_REFRESH_MS : false,
+  });
+}
+
+/** All jobs of the last `hours`. */
+export function clusterGoodputQuery(hours: number) {
+  return queryOptions({
+    queryKey: ["cluster-goodput", hours],
+    queryFn: ({ signal }) => {
+      const since = new Date(Date.now() - hours * 3_600_000).toISOString();
+      return body(api.GET("/api/v1/goodput", { params: { query: { since } }, signal }));
+    },
+    refetchInterval: TOTALS_REFRESH_MS,
   });
 }
 

@@ -44,6 +44,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/goodput": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Cluster Goodput
+         * @description Every GPU-second of all jobs between two times, together and by project.
+         */
+        get: operations["getClusterGoodput"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -177,7 +197,7 @@ export interface paths {
         };
         /**
          * Get Goodput
-         * @description Every GPU-second of the job since its submission, in exactly one class.
+         * @description Every GPU-second of the job since its submission, in exactly one class, and what became of each fault.
          */
         get: operations["getGoodput"];
         put?: never;
@@ -689,6 +709,64 @@ export interface components {
          * @enum {string}
          */
         Clock: "wall" | "cpu" | "device";
+        /**
+         * ClusterGoodput
+         * @description All jobs together between two times.
+         */
+        ClusterGoodput: {
+            /**
+             * Ettr
+             * @description Effective training time ratio, 0 to 1: steps that count, with their waits, of the total.
+             */
+            ettr: number;
+            /**
+             * Goodput
+             * @description Share of useful compute in what was held, 0 to 1.
+             */
+            goodput: number;
+            /**
+             * Gpu Seconds
+             * @description By class, to the microsecond; every class is there, null for a wait that nobody measured. They add up to
+             *     `total_gpu_seconds`.
+             */
+            gpu_seconds: {
+                [key: string]: number | null;
+            };
+            /**
+             * Held Gpu Seconds
+             * @description Of GPUs that were held: all classes but `queued` and `degraded`.
+             */
+            held_gpu_seconds: number;
+            /** Jobs */
+            jobs: number;
+            /**
+             * Projects
+             * @description By name.
+             */
+            projects: components["schemas"]["ProjectGoodput"][];
+            /**
+             * Since
+             * Format: date-time
+             */
+            since: string;
+            /**
+             * Total Gpu Seconds
+             * @description From submission on: what was held, and what was asked for and not there.
+             */
+            total_gpu_seconds: number;
+            /**
+             * Unmeasured Gpu Seconds
+             * @description By wait: steps in which it was not measured; it lies in useful compute. Empty when everything was.
+             */
+            unmeasured_gpu_seconds: {
+                [key: string]: number;
+            };
+            /**
+             * Until
+             * Format: date-time
+             */
+            until: string;
+        };
         /** ClusterView */
         ClusterView: {
             /**
@@ -878,7 +956,7 @@ export interface components {
          *     any checkpoint event {pruned: [steps]} for old ones that were deleted.
          * @enum {string}
          */
-        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "hung" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "snapshot-kept" | "snapshot-failed" | "snapshot-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
+        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "moved" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "hung" | "straggler" | "straggler-recovered" | "replacement-advised" | "imbalance" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "snapshot-kept" | "snapshot-failed" | "snapshot-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
         /** EventPage */
         EventPage: {
             /** Items */
@@ -968,28 +1046,54 @@ export interface components {
         /** GoodputView */
         GoodputView: {
             /**
+             * Ettr
+             * @description Effective training time ratio, 0 to 1: steps that count, with their waits, of the total.
+             */
+            ettr: number;
+            /**
              * Goodput
-             * @description Share of useful compute, 0 to 1.
+             * @description Share of useful compute in what was held, 0 to 1.
              */
             goodput: number;
             /**
              * Gpu Seconds
-             * @description By class, to the microsecond; every class is there. They add up to `total_gpu_seconds`.
+             * @description By class, to the microsecond; every class is there, null for a wait that nobody measured. They add up to
+             *     `total_gpu_seconds`.
              */
             gpu_seconds: {
-                [key: string]: number;
+                [key: string]: number | null;
             };
-            /** Gpus */
+            /**
+             * Gpus
+             * @description That the job asks for.
+             */
             gpus: number;
             /**
+             * Held Gpu Seconds
+             * @description Of GPUs that were held: all classes but `queued` and `degraded`.
+             */
+            held_gpu_seconds: number;
+            /**
+             * Repairs
+             * @description The newest 100 faults, oldest first.
+             */
+            repairs: components["schemas"]["RepairView"][];
+            /**
              * Total Gpu Seconds
-             * @description From submission on: what the job was given or waited for.
+             * @description From submission on: what was held, and what was asked for and not there.
              */
             total_gpu_seconds: number;
             /**
+             * Unmeasured Gpu Seconds
+             * @description By wait: steps in which it was not measured; it lies in useful compute. Empty when everything was.
+             */
+            unmeasured_gpu_seconds: {
+                [key: string]: number;
+            };
+            /**
              * Until
              * Format: date-time
-             * @description When the job ended; now, while it has not.
+             * @description When the job ended; now, while it has not. GPUs it held after its end are counted too.
              */
             until: string;
         };
@@ -2169,6 +2273,51 @@ export interface components {
             /** Value */
             value: string | number | boolean | null;
         };
+        /** ProjectGoodput */
+        ProjectGoodput: {
+            /**
+             * Ettr
+             * @description Effective training time ratio, 0 to 1: steps that count, with their waits, of the total.
+             */
+            ettr: number;
+            /**
+             * Goodput
+             * @description Share of useful compute in what was held, 0 to 1.
+             */
+            goodput: number;
+            /**
+             * Gpu Seconds
+             * @description By class, to the microsecond; every class is there, null for a wait that nobody measured. They add up to
+             *     `total_gpu_seconds`.
+             */
+            gpu_seconds: {
+                [key: string]: number | null;
+            };
+            /**
+             * Held Gpu Seconds
+             * @description Of GPUs that were held: all classes but `queued` and `degraded`.
+             */
+            held_gpu_seconds: number;
+            /**
+             * Jobs
+             * @description That waited or held GPUs in that time.
+             */
+            jobs: number;
+            /** Project */
+            project: string;
+            /**
+             * Total Gpu Seconds
+             * @description From submission on: what was held, and what was asked for and not there.
+             */
+            total_gpu_seconds: number;
+            /**
+             * Unmeasured Gpu Seconds
+             * @description By wait: steps in which it was not measured; it lies in useful compute. Empty when everything was.
+             */
+            unmeasured_gpu_seconds: {
+                [key: string]: number;
+            };
+        };
         /** ProjectView */
         ProjectView: {
             /**
@@ -2454,6 +2603,64 @@ export interface components {
             step_timeout_s: number;
         };
         /**
+         * RepairView
+         * @description A fault and what became of it; null: it has not come to that, or never did.
+         */
+        RepairView: {
+            /**
+             * Attempt
+             * @description That it broke.
+             */
+            attempt: number | null;
+            fault: components["schemas"]["EventKind"];
+            /**
+             * Given Up
+             * @description The job ended instead.
+             */
+            given_up: boolean;
+            /** Last Step At */
+            last_step_at: string | null;
+            /** Message */
+            message: string;
+            /**
+             * Rung
+             * @description How it was repaired: `in-place`, `re-placed` and others.
+             */
+            rung: string | null;
+            /**
+             * Seconds
+             * @description Of the parts that are over: `unnoticed` from the last step, `settling`, `repair`, `first-step`.
+             */
+            seconds: {
+                [key: string]: number;
+            };
+            /**
+             * Settled At
+             * @description When its cause was known and no rank of the attempt lived.
+             */
+            settled_at: string | null;
+            /**
+             * Step
+             * @description Newest finished step when it struck.
+             */
+            step: number | null;
+            /**
+             * Stepped At
+             * @description When a step was finished again.
+             */
+            stepped_at: string | null;
+            /**
+             * Told At
+             * Format: date-time
+             */
+            told_at: string;
+            /**
+             * Trained At
+             * @description When all ranks were ready again.
+             */
+            trained_at: string | null;
+        };
+        /**
          * ReservationView
          * @description Accelerators that are kept for a job.
          */
@@ -2599,10 +2806,10 @@ export interface components {
         ];
         /**
          * Spent
-         * @description What a GPU-second was spent on; the order is that of a waterfall.
+         * @description What a GPU-second was spent on; the order is that of a waterfall, from what is useful to what was not held.
          * @enum {string}
          */
-        Spent: "useful-compute" | "exposed-communication" | "bubble" | "data-wait" | "checkpoint-stall" | "lost-work" | "detection" | "repair" | "degraded" | "idle-spare" | "start" | "queued";
+        Spent: "useful-compute" | "exposed-communication" | "bubble" | "data-wait" | "checkpoint-stall" | "lost-work" | "detection" | "repair" | "idle-spare" | "start" | "degraded" | "queued";
         /**
          * Split
          * @description What tensor parallelism makes of a linear map or an embedding of an imported model.
@@ -3011,6 +3218,85 @@ export interface operations {
             };
             /** @description The Host header names a machine this server does not answer for. */
             421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An error inside the server; its log has the request id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getClusterGoodput: {
+        parameters: {
+            query?: {
+                /** @description RFC 3339; left out: 24 hours before the end. */
+                since?: string | null;
+                /** @description RFC 3339; left out or later: now. */
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterGoodput"];
+                };
+            };
+            /** @description The bearer token is missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A page of another site sent this request. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host header names a machine this server does not answer for. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request has values that cannot be taken; `violations` lists every one. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

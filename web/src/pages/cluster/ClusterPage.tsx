@@ -9,6 +9,7 @@ import { Failure, Loading, Notice } from "../../layout/Notice";
 import { Facts, Panel } from "../../layout/Panel";
 import { useTitle } from "../../layout/title";
 import styles from "./cluster.module.css";
+import { GoodputTotals } from "./GoodputTotals";
 import { NodeTable } from "./NodeTable";
 import { SlowNodes } from "./SlowNodes";
 
@@ -77,6 +78,7 @@ function Cluster({ cluster }: { cluster: ClusterView }) {
         </FabricExplorer>
       )}
       <SlowNodes />
+      <GoodputTotals />
     </div>
   );
 }

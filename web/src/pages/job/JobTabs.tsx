@@ -7,6 +7,7 @@ import { AttemptTable } from "./AttemptTable";
 import { CheckpointTable } from "./CheckpointTable";
 import { CostPanel } from "./cost/CostPanel";
 import { EventTimeline } from "./EventTimeline";
+import { GoodputPanel } from "./GoodputPanel";
 import { HealthPanel } from "./health/HealthPanel";
 import styles from "./job.module.css";
 import { LogPanel } from "./LogPanel";
@@ -20,6 +21,7 @@ const NAMES: Record<JobTab, string> = {
   timeline: "Timeline",
   cost: "Cost",
   health: "Health",
+  goodput: "Goodput",
   logs: "Logs",
   checkpoints: "Checkpoints",
   attempts: "Attempts",
@@ -56,6 +58,9 @@ export function JobTabs({ job, series, events }: { job: JobDetail; series: Serie
       </Tabs.Panel>
       <Tabs.Panel value="health">
         <HealthPanel job={job} />
+      </Tabs.Panel>
+      <Tabs.Panel value="goodput">
+        <GoodputPanel job={job} />
       </Tabs.Panel>
       <Tabs.Panel value="logs">
         <LogPanel job={job} />
