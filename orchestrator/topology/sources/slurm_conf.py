@@ -1,4 +1,4 @@
-"""Slurm's topology.conf (tree and block), and the node lines of slurm.conf.
+"""Slurm's topology.conf (tree and block), the node lines of slurm.conf, and nodes as `scontrol show node` tells them.
 
 Specification: topology.conf(5), slurm.conf(5) and Slurm's parse_config.c: keys in any case, `#` begins a
 comment, a backslash at the end joins the next line, spaces may stand around `=`. A block is an accelerator
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from orchestrator.spec.sections import Tier
 from orchestrator.topology.fabric import Fabric, Node
@@ -25,8 +26,13 @@ _VALUE = re.compile(r'[ \t]*(?:"([^"]*)"|([^\s"]+))')
 _KIND = re.compile(r"(?im)^[ \t]*(?:SwitchName|BlockName|RingName|NodeName)[ \t]*=")
 _GPU = re.compile(r"gpu(?::([A-Za-z][\w.-]*))?(?::(\d{1,4}))?(?=[,(\s]|$)")
 _NONE = frozenset({"", "(null)", "none"})
-_GONE = ("down", "fail", "unknown", "future", "power_down", "powered_down", "not_responding")
+_SHOWN = re.compile(r"(?i)NodeName=\S+ +(?:Arch=\S+ +CoresPerSocket=|CoresPerSocket=\d+ *(?:$|CPUAlloc=))")
+"""The beginning of a record of `scontrol show node`: values with spaces and `#` in them, further lines indented."""
+_NEXT_KEY = re.compile(r"\s[A-Za-z][\w.]*=")
+_GONE = ("down", "fail", "future", "power_down", "powered_down", "powering_down", "not_responding")
 _CLOSED = ("drain", "maint", "reboot", "reserved", "planned")
+_GONE_MARKS, _CLOSED_MARKS = "*~!%", "$@^-"
+"""Behind a state: not responding, power saved or going off; maintenance, reboot asked for or under way, planned."""
 
 
 def recognises(content: Content) -> bool:
@@ -91,7 +97,17 @@ class _File:
 
     def _records(self) -> Iterator[_Record]:
         joined, first = "", 0
+        shown: tuple[int, str] | None = None
         for number, raw in enumerate(self._content.lines, start=1):
+            if shown is not None and raw[:1].isspace() and raw.strip():
+                shown = (shown[0], f"{shown[1]} {raw.strip()}")
+                continue
+            if shown is not None:
+                yield _shown_record(*shown)
+                shown = None
+            if _SHOWN.match(raw):
+                shown = (number, raw.strip())
+                continue
             text = raw.split("#", 1)[0]
             first = first or number
             if text.rstrip().endswith("\\"):
@@ -101,6 +117,8 @@ class _File:
             joined, first = "", 0
             if record is not None:
                 yield record
+        if shown is not None:
+            yield _shown_record(*shown)
         if joined.strip():
             self._violations.append(f"line {first}: ends with a backslash, so the file was cut off")
 
@@ -126,6 +144,10 @@ class _File:
 
     def _switch(self, record: _Record) -> Switch:
         name = record.values["switchname"]
+        if not {"switches", "nodes"} & record.values.keys():
+            others = sorted(record.values.keys() - {"switchname"})
+            keys = f"; keys there: {', '.join(others)}" if others else ""
+            self._note(record.line, f"switch {name} has neither Nodes nor Switches{keys}")
         return Switch(name, record.line, self._hosts(record, "switches"), self._hosts(record, "nodes"))
 
     def _blocks(self, records: list[_Record]) -> dict[str, dict[Tier, str]]:
@@ -204,15 +226,34 @@ def _domains(text: str, blocks: set[str]) -> dict[Tier, str]:
     return found
 
 
+def _shown_record(line: int, text: str) -> _Record:
+    """A record of `scontrol show node`; a value goes on to the next key."""
+    starts = [0, *(match.start() + 1 for match in _NEXT_KEY.finditer(text)), len(text)]
+    parts = (text[start:end].partition("=") for start, end in pairwise(starts))
+    return _Record(line, {key.strip().lower(): value.strip() for key, _, value in parts})
+
+
+def _state(text: str) -> tuple[bool, bool]:
+    """Whether a node in this state is there, and whether it takes jobs: `IDLE+CLOUD+POWERED_DOWN`, `DOWN*`.
+
+    UNKNOWN is the state a configuration gives to nodes that it says nothing of.
+    """
+    marks = "".join(word.lstrip("abcdefghijklmnopqrstuvwxyz_") for word in text.lower().split("+"))
+    words = [word.rstrip(_GONE_MARKS + _CLOSED_MARKS + "#") for word in text.lower().split("+")]
+    gone = any(word.startswith(_GONE) for word in words) or any(mark in marks for mark in _GONE_MARKS)
+    closed = any(word.startswith(_CLOSED) for word in words) or any(mark in marks for mark in _CLOSED_MARKS)
+    return not gone, not closed
+
+
 def _node_of(values: Mapping[str, str], blocks: set[str]) -> Node:
     gpus = [match for match in _GPU.finditer(values.get("gres", "")) if match[1] != "no_consume"]
     kinds = {match[1].upper() for match in gpus if match[1]}
-    state = values.get("state", "").lower()
+    alive, schedulable = _state(values.get("state", "").split(" ", 1)[0])
     return Node(
         "",
         sum(int(match[2] or 1) for match in gpus),
         _domains(values.get("topology", ""), blocks),
         accelerator=kinds.pop() if len(kinds) == 1 else None,
-        alive=not any(state.startswith(word) for word in _GONE),
-        schedulable=not any(word in state for word in _CLOSED),
+        alive=alive,
+        schedulable=schedulable,
     )

@@ -66,16 +66,24 @@ class _Tree:
 
     def _parents(self) -> dict[str, str]:
         parent: dict[str, str] = {}
+        undeclared: dict[str, list[str]] = {}
         for switch in list(self._switches.values()):
             for child in switch.switches:
                 if child not in self._switches:
                     self._switches[child] = Switch(child, switch.line)
+                    undeclared.setdefault(switch.name, []).append(child)
                 if parent.setdefault(child, switch.name) != switch.name:
                     self._note(
                         switch.line,
                         f"switch {child} is below {parent[child]} and below {switch.name}; a tree has one way up, so "
                         f"{parent[child]} counts",
                     )
+        for name, children in undeclared.items():
+            if not all(is_no_switch(child) for child in children):
+                self._note(
+                    self._switches[name].line,
+                    f"switch {name} names {listed(children)}, which no line describes: no node is known below",
+                )
         return parent
 
     def _heights(self) -> dict[str, int]:

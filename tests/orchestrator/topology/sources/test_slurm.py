@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from orchestrator.spec.sections import Tier
 from tests.orchestrator.topology.conftest import Read, Refusal
 
@@ -104,6 +106,57 @@ def test_node_lines_give_gpus_and_state(read: Read) -> None:
         "n3": (8, "H100", False, True),
         "n4": (4, None, True, False),
     }
+
+
+@pytest.mark.parametrize(
+    ("state", "alive", "schedulable"),
+    [
+        ("UNKNOWN", True, True),
+        ("IDLE*", False, True),
+        ("MIXED+CLOUD+NOT_RESPONDING", False, True),
+        ("IDLE+CLOUD+POWERED_DOWN", False, True),
+        ("IDLE~", False, True),
+        ("IDLE#", True, True),
+        ("IDLE+DRAIN", True, False),
+        ("MAINT", True, False),
+        ("IDLE$", True, False),
+        ("FUTURE", False, True),
+    ],
+)
+def test_states(read: Read, state: str, alive: bool, schedulable: bool) -> None:
+    (node,) = read(f"NodeName=n1 Gres=gpu:8 State={state}\n").fabric.nodes
+    assert (node.alive, node.schedulable) == (alive, schedulable)
+
+
+SHOWN = """NodeName=n1 Arch=x86_64 CoresPerSocket=48
+   CPUAlloc=0 CPUEfctv=192 CPUTot=192 CPULoad=0.45
+   Gres=gpu:h100:8(S:0-1)
+   NodeAddr=n1 NodeHostName=n1 Version=23.11.4
+   OS=Linux 5.15.0-91-generic #101-Ubuntu SMP Tue Nov 14 13:30:08 UTC 2023
+   State=IDLE ThreadsPerCore=2 TmpDisk=0
+   Reason=fans = loud [root@2024-01-02T03:04:05]
+
+NodeName=n2 Arch=x86_64 CoresPerSocket=48
+   Gres=gpu:h100:8
+   State=DOWN* ThreadsPerCore=2
+"""
+
+
+@pytest.mark.parametrize("one_line", [False, True])
+def test_nodes_as_scontrol_shows_them(read: Read, one_line: bool) -> None:
+    text = SHOWN.replace("\n   ", " ").replace("\n\n", "\n") if one_line else SHOWN
+    combined = read(text)
+    found = {node.name: (node.accelerators, node.accelerator, node.alive) for node in combined.fabric.nodes}
+    assert found == {"n1": (8, "H100", True), "n2": (8, "H100", False)}
+    assert combined.problems == ()
+
+
+def test_a_switch_line_with_a_wrong_key_is_told(read: Read) -> None:
+    combined = read("SwitchName=l0 Nods=n[0-3]\nSwitchName=l1 Nodes=m[0-1]\nSwitchName=s Switches=l[0-2]\n")
+    assert [(problem.line, problem.message) for problem in combined.problems] == [
+        (1, "switch l0 has neither Nodes nor Switches; keys there: nods"),
+        (3, "switch s names l2, which no line describes: no node is known below"),
+    ]
 
 
 def test_topology_yaml_of_the_manual(read: Read) -> None:
