@@ -16,8 +16,16 @@ from orchestrator.topology.names import natural_key
 from orchestrator.topology.sources.content import Content
 from orchestrator.topology.sources.islands import Pair, islands_of, weak_pairs
 from orchestrator.topology.sources.link_kinds import gpu_model, nvlink_of_model
-from orchestrator.topology.sources.reading import Problem, Reading, counted, listed
-from orchestrator.topology.sources.smi_matrix import GPU, MAX_DEVICES, P2P, Matrix, heading, read_matrices
+from orchestrator.topology.sources.reading import Problem, Reading, counted, listed, shortened
+from orchestrator.topology.sources.smi_matrix import (
+    GPU,
+    MAX_DEVICES,
+    P2P,
+    Matrix,
+    heading,
+    read_matrices,
+    strange_cell,
+)
 
 NEARNESS = {"PIX": 0, "PXB": 1, "PSB": 1, "PHB": 2, "NODE": 3, "SYS": 4, "SOC": 4}
 """Paths over PCI Express, nearest first."""
@@ -114,6 +122,12 @@ class _Paste:
         wanted = len(matrix.devices)
         short = [name for name, row in matrix.rows.items() if len(row.cells) < wanted]
         whole = [name for name in gpus.values() if name in matrix.rows and name not in short]
+        if not whole and (strange := strange_cell(matrix)) is not None:
+            line, word = strange
+            raise self._content.refuse(
+                f"line {line}: {shortened(word, 20)!r} is no cell of nvidia-smi topo -m; those are X, NV#, PIX, PXB, "
+                "PHB, NODE, SYS and N/A: this is another tool's matrix"
+            )
         if not whole:
             raise self._content.refuse(
                 f"line {matrix.last}: no row of a GPU has all {wanted} cells of the heading: the file was cut off"

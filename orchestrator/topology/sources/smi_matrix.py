@@ -90,6 +90,16 @@ def read_matrices(content: Content) -> list[Matrix]:
     return found
 
 
+def strange_cell(matrix: Matrix) -> tuple[int, str] | None:
+    """Line and text of the first thing in a row's cells that is no cell; None where rows only end too soon."""
+    for row in matrix.rows.values():
+        if len(row.cells) < len(matrix.devices):
+            for word in row.rest.split()[: len(matrix.devices) - len(row.cells)]:
+                if not _CELL.fullmatch(word):
+                    return row.line, word
+    return None
+
+
 def _row(devices: list[str], line: str, number: int) -> tuple[str, Row] | None:
     """Name and cells of a row; None for a line that is none."""
     words = line.split()

@@ -143,3 +143,8 @@ def test_pairs_in_a_node_that_was_called_one_island(read: Read) -> None:
         "b is one island for all its accelerators in blocks, 2 islands in n0" in p.message
         for p in combined.problems
     )
+
+
+def test_another_tool_s_matrix_is_refused_by_its_cell(refusal: Refusal) -> None:
+    text = matrix(4, lambda i, j: "XGMI")
+    assert "line 2: 'XGMI' is no cell of nvidia-smi topo -m" in refusal(text)
