@@ -94,6 +94,7 @@ def _partitioned(tables: Sequence[PocketTable]) -> str:
 
 def _away(nodes: Sequence[Node]) -> str:
     """`; lost: n1; cordoned: n2, n3`."""
+    nodes = sorted(nodes, key=lambda node: natural_key(node.name))
     kinds = {
         "lost": [node.name for node in nodes if not node.alive],
         "cordoned": [node.name for node in nodes if node.alive],

@@ -112,5 +112,6 @@ export function waterfall(ledger: Ledger): Fall[] {
 export function gpuTime(seconds: number, whole = seconds): string {
   const [value, unit] = whole < 3_600 ? [seconds, "GPU-s"] : [seconds / 3_600, "GPU-h"];
   const digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return `${value.toLocaleString("en-US", { maximumFractionDigits: digits })} ${unit}`;
+  const precision = value < 0.1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: digits };
+  return `${value.toLocaleString("en-US", precision)} ${unit}`;
 }

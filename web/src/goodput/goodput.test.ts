@@ -42,7 +42,7 @@ it("writes GPU time in the unit that fits", () => {
     "2 GPU-h",
     "2,778 GPU-h",
   ]);
-  expect(gpuTime(360, 36_000)).toBe("0.1 GPU-h");
+  expect([360, 4.5, 0].map((seconds) => gpuTime(seconds, 36_000))).toEqual(["0.1 GPU-h", "0.0013 GPU-h", "0 GPU-h"]);
 });
 
 const REPAIR: Repair = {
