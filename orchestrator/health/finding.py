@@ -164,7 +164,8 @@ class _Say:
         if one.from_step == one.to_step:
             when = f"at step {one.from_step}"
         unit = "s of CPU time" if self.clock is Clock.CPU else "s"
-        costs = "costs" if ongoing else "cost"
+        costs = f"{'costs' if ongoing else 'cost'} {step_cost_s:.3g} {unit} a step."
+        is_slow = category is Category.STRAGGLER
         return Finding(
             attempt=self.attempt,
             category=category,
@@ -180,7 +181,7 @@ class _Say:
             confidence=confidence,
             ongoing=ongoing,
             clock=self.clock,
-            sentence=f"{who} {when}; {costs} {step_cost_s:.3g} {unit} a step.",
+            sentence=f"{who} {when}; {costs}" if is_slow else f"{who}; {when} it {costs}",
         )
 
     def _placed(self, rank: int) -> str:

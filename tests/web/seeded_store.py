@@ -442,7 +442,7 @@ def compared(
         ranks=(2, 3, 6, 7),
         ongoing=True,
         sentence="Stage 1 computes 1.18 times as long as the other stages do on average, on every replica: give it "
-        f"fewer layers since step {steps[0]}; costs 0.05 s a step.",
+        f"fewer layers; since step {steps[0]} it costs 0.05 s a step.",
     )
     watched = replace(
         past,
@@ -451,7 +451,7 @@ def compared(
         subject="trend rank 1",
         ranks=(1,),
         sentence="Rank 1 on node n0 takes 4.1% longer than its peers all along, too little or too usual in this job to "
-        f"be called slow from step {steps[0]} to {steps[-1]}; cost 0.012 s a step.",
+        f"be called slow; from step {steps[0]} to {steps[-1]} it cost 0.012 s a step.",
     )
     told = HealthReport(attempt, Clock.WALL, (past, found, uneven, watched), tuple(heat.blocks()))
     health.keep(session, job_id, told, at=NOW)
