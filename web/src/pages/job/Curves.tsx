@@ -73,7 +73,8 @@ export function Curves({ job, series, events, phase }: CurvesProps) {
 }
 
 function NoCurves({ job, phase }: { job: JobDetail; phase: StreamPhase }) {
-  if (phase === "connecting" && job.step > 0) return <Loading label="Loading the curves" rows={6} height={40} />;
+  const mayCome = phase === "connecting" || !isTerminal(job.state);
+  if (mayCome && job.step > 0) return <Loading label="Loading the curves" rows={6} height={40} />;
   if (job.step > 0) return <Notice title="No curves">The points of this job&rsquo;s steps are not in the store.</Notice>;
   if (isTerminal(job.state)) return <Notice title="No step was finished">The job ended before its first step.</Notice>;
   return <Notice title="No step yet">Curves appear with the first finished step.</Notice>;
