@@ -130,16 +130,43 @@ def _whole(text: Any) -> int | None:
 def _holdings(
     session: Session, job_ids: Sequence[str], now: datetime
 ) -> dict[str, list[tuple[int, int, int]]]:
-    """By job (begin, end, GPUs) of each placement, oldest first."""
+    """By job (begin, end, GPUs) of each placement, oldest first; of one that dropped replicas, each part of it."""
     is_postgresql = session.get_bind().dialect.name == "postgresql"
     size = func.jsonb_array_length if is_postgresql else func.json_array_length
     columns = (Placement.job_id, Placement.placed_at, Placement.released_at, size(Placement.slots))
     query = select(*columns).where(Placement.job_id.in_(job_ids))
+    changes = _changes(session, job_ids)
     found: dict[str, list[tuple[int, int, int]]] = {}
     for job_id, placed_at, released_at, gpus in session.execute(query.order_by(Placement.incarnation)):
         span = microseconds(placed_at), microseconds(released_at or now), gpus
-        found.setdefault(job_id, []).append(span)
+        found.setdefault(job_id, []).extend(_parts(span, changes.get(job_id, ())))
     return found
+
+
+def _changes(session: Session, job_ids: Sequence[str]) -> dict[str, list[tuple[int, int, int]]]:
+    """By job (time, GPUs before, GPUs after) of each change of a placement while it ran, oldest first."""
+    data = type_coerce(Event.data, JSON().with_variant(JSONB(), "postgresql"))
+    query = (
+        select(Event.job_id, Event.at, data["gpus_before"].as_integer(), data["gpus"].as_integer())
+        .where(Event.job_id.in_(job_ids), Event.kind == EventKind.MOVED.value)
+        .order_by(Event.job_id, Event.id)
+    )
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for job_id, at, before, after in session.execute(query):
+        found.setdefault(job_id, []).append((microseconds(at), before, after))
+    return found
+
+
+def _parts(
+    span: tuple[int, int, int], changes: Sequence[tuple[int, int, int]]
+) -> Iterator[tuple[int, int, int]]:
+    """A placement of which the GPUs at its end are known, cut where their number changed."""
+    begin, end, gpus = span
+    for at, before, after in changes:
+        if begin < at < end and before != after:
+            yield begin, at, before
+            begin = at
+    yield begin, end, gpus
 
 
 def _kept(session: Session, job_ids: Sequence[str]) -> dict[str, int]:

@@ -139,6 +139,8 @@ class Record:
             data = {
                 "rung": _rung(moved).value,
                 "replicas": moved.replicas,
+                "gpus_before": len(placed.slots),
+                "gpus": len(slots),
                 "revision": revision,
                 "lost": sorted(lost),
                 "ranks": list(moved.ranks),

@@ -42,12 +42,19 @@ def submitted(session: Session, project: str = "default", after_s: float = 0) ->
     return jobs.insert(session, JobSpec.model_validate(document), now=at(after_s)).job.id
 
 
-def placed(session: Session, job_id: str, incarnation: int, begin_s: float, end_s: float | None) -> None:
+def placed(
+    session: Session,
+    job_id: str,
+    incarnation: int,
+    begin_s: float,
+    end_s: float | None,
+    decided: Placement = DECIDED,
+) -> None:
     placements.insert(
         session,
         job_id,
         incarnation,
-        DECIDED,
+        decided,
         Fabric((Node("n0", 2),)),
         first_attempt=1,
         restarts_used=0,
@@ -159,6 +166,21 @@ def test_a_job_that_runs_holds_its_slots_until_now(database: Database) -> None:
     found = seconds(database, job_id, now_s=20.5)
     assert found[Spent.USEFUL_COMPUTE] == pytest.approx(2 * (5 * 0.6 + 0.5), abs=1e-3)
     assert sum(found.values()) == pytest.approx(2 * 20.5)
+
+
+def test_a_job_that_dropped_a_replica_lacks_its_gpu_from_then_on(database: Database) -> None:
+    """The placement is stored as it is now: one slot. Two were held for 20 s before."""
+    now_held = Placement(DECIDED.slots[:1], (), ("because",))
+    with database.write() as session:
+        job_id = submitted(session)
+        placed(session, job_id, 1, 10, None, now_held)
+        tell(session, job_id, (15, EventKind.TRAINING_STARTED, 1, {}))
+        events.append(session, job_id, EventKind.MOVED, "said", at=at(30), data={"gpus_before": 2, "gpus": 1})
+        jobs.set_state(session, job_id, JobState.RUNNING, Reason.NONE, "", now=at(15))
+    found = seconds(database, job_id, now_s=50)
+    assert found[Spent.DEGRADED] == pytest.approx(20)
+    assert found[Spent.QUEUED] == pytest.approx(2 * 10)
+    assert sum(found.values()) == pytest.approx(2 * 50)
 
 
 def test_a_job_that_is_cancelled_keeps_what_was_saved(database: Database) -> None:
