@@ -47,6 +47,7 @@ def stragglers(health: HealthReport) -> list[Finding]:
     return [one for one in health.findings if one.category is Category.STRAGGLER]
 
 
+@pytest.mark.slow
 def test_a_rank_that_computes_a_third_more_is_named(driver: Any, all_slots: tuple[Slot, ...]) -> None:
     driver.start(all_slots, job(SLOW_RANK, steps=130, after=AFTER))
     report = driver.end()
