@@ -35,6 +35,7 @@ def observe(session: Session, fabric: Fabric, *, now: datetime) -> None:
         row.accelerators, row.accelerator = node.accelerators, node.accelerator
         row.domains, row.islands = _domains(node), _islands(node)
         row.alive, row.schedulable, row.cpus = node.alive, node.schedulable, node.cpus
+        row.details = _details(node)
         if node.alive:
             row.last_seen = now
         elif node.accelerators == 0:
@@ -80,6 +81,7 @@ def node_to_json(node: Node) -> dict[str, Any]:
         "alive": node.alive,
         "schedulable": node.schedulable,
         "cpus": node.cpus,
+        "details": _details(node),
     }
 
 
@@ -93,6 +95,7 @@ def node_from_json(document: Mapping[str, Any]) -> Node:
         alive=document["alive"],
         schedulable=document["schedulable"],
         cpus=document.get("cpus"),  # placements made before CPUs were counted have none
+        **_detailed(document.get("details", {})),
     )
 
 
@@ -106,7 +109,29 @@ def _node(row: ClusterNode) -> Node:
         alive=row.alive,
         schedulable=row.schedulable,
         cpus=row.cpus,
+        **_detailed(row.details),
     )
+
+
+def _details(node: Node) -> dict[str, Any]:
+    """JSON of what few nodes have; without what this one has not."""
+    found: dict[str, Any] = {
+        "suspect": node.suspect,
+        "rails": {str(index): list(adapters) for index, adapters in sorted(node.rails.items())},
+        "weak_pairs": [list(pair) for pair in sorted(node.weak_pairs)],
+        "partitioned": sorted(node.partitioned),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _detailed(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as arguments of a node."""
+    return {
+        "suspect": details.get("suspect", False),
+        "rails": {int(index): tuple(adapters) for index, adapters in details.get("rails", {}).items()},
+        "weak_pairs": frozenset((a, b) for a, b in details.get("weak_pairs", [])),
+        "partitioned": frozenset(details.get("partitioned", [])),
+    }
 
 
 def _tiers(stored: Mapping[str, str]) -> dict[Tier, str]:

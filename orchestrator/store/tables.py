@@ -326,6 +326,8 @@ class ClusterNode(Table):
     schedulable: Mapped[bool]
     cpus: Mapped[float | None]
     """CPUs of the node, free or not; null when unknown."""
+    details: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")
+    """What few nodes have: suspect, partitioned accelerators, weak pairs; and rails."""
     first_seen: Mapped[datetime]
     last_seen: Mapped[datetime]
     """Last time it was seen alive."""

@@ -17,8 +17,17 @@ NOW = datetime(2026, 5, 4, tzinfo=UTC)
 FABRIC = Fabric(
     (
         Node("n0", 4, {Tier.LEAF: "l0", Tier.SPINE: "s0"}, {0: "p0", 1: "p0", 2: "p1", 3: "p1"}, "H100"),
-        Node("n1", 2, {Tier.ISLAND: "n1"}, {}, None, alive=False),
-        Node("n2", 1, schedulable=False),
+        Node(
+            "n1",
+            2,
+            {Tier.ISLAND: "n1"},
+            {},
+            None,
+            alive=False,
+            weak_pairs=frozenset({(0, 1)}),
+            partitioned=frozenset({1}),
+        ),
+        Node("n2", 1, schedulable=False, suspect=True, rails={0: ("mlx5_0", "mlx5_1")}),
     )
 )
 DECIDED = Placement(
