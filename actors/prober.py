@@ -7,7 +7,6 @@ other what training sends: tensors. torch is imported in calls: the process says
 from __future__ import annotations
 
 import os
-import socket
 import time
 from datetime import timedelta
 from statistics import median
@@ -39,9 +38,12 @@ class Prober:
         self._device = device.bind()
 
     def place(self) -> tuple[str, int]:
-        """Where the other end of the next pair will find this one."""
-        with socket.create_server((self._address, 0)) as server:
-            return self._address, server.getsockname()[1]
+        """Where the other end of the next pair will find this one: its store listens there from now on, so that
+        nothing else can take the port meanwhile."""
+        from torch.distributed import TCPStore
+
+        self._store = TCPStore(self._address, 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+        return self._address, self._store.port
 
     def meet(self, rank: int, place: tuple[str, int], deadline_s: float) -> None:
         """Connects with the other end; the end of rank 0 is found at `place`."""
@@ -52,7 +54,11 @@ class Prober:
         if dist.is_initialized():
             dist.destroy_process_group()
         timeout = timedelta(seconds=deadline_s)
-        store = dist.TCPStore(*place, is_master=rank == 0, timeout=timeout, wait_for_workers=False)  # type: ignore[attr-defined]
+        if rank == 0:
+            store = self._store
+            store.set_timeout(timeout)
+        else:
+            store = dist.TCPStore(*place, is_master=False, timeout=timeout)  # type: ignore[attr-defined]
         dist.init_process_group(
             device.backend(self._device), store=store, rank=rank, world_size=2, timeout=timeout
         )
