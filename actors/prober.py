@@ -40,9 +40,9 @@ class Prober:
     def place(self) -> tuple[str, int]:
         """Where the other end of the next pair will find this one: its store listens there from now on, so that
         nothing else can take the port meanwhile."""
-        from torch.distributed import TCPStore
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-        self._store = TCPStore(self._address, 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+        self._store = TCPStore(self._address, 0, is_master=True, wait_for_workers=False)
         return self._address, self._store.port
 
     def meet(self, rank: int, place: tuple[str, int], deadline_s: float) -> None:
