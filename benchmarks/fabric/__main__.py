@@ -6,7 +6,7 @@ engine and gloo on one placement after the other: Atoll's (the solver, from the 
 and SPREAD, random ones, the worst that is found. Placements take turns, so what the machine does besides meets all of
 them. For each job the last lines have the worst of: steps on Atoll's placement over the best of Ray's, over 1.03; 1.5
 over how much faster they are than the mean of Ray's, where the network matters; 0.8 over Kendall's tau of predicted and
-measured order. At most 1.0 passes.
+measured order. At most 1.0 passes. Placements of one form (`ranking.form`) are measured as one.
 """
 
 from __future__ import annotations
@@ -26,16 +26,22 @@ from benchmarks.fabric.cluster import ROOT, Cluster
 from benchmarks.fabric.jobs import JOBS, SLOTS, WIRING
 from benchmarks.fabric.measure import ANSWER, SAMPLES_OF_RAY, SEEDS, Order
 from benchmarks.fabric.network import Network, why_not
-from benchmarks.fabric.ranking import kendall_tau
+from benchmarks.fabric.ranking import Form, form, kendall_tau
 from benchmarks.report import Verdict, conclude
+from orchestrator.topology.fabric import Slot
 
 SLOWER, FASTER, TAU = 1.03, 1.5, 0.8
 LONGEST_S = 3600.0
 
 
 def figures(placements: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What is judged, of one job."""
-    median = {one["name"]: statistics.median(one["step_s"]) for one in placements}
+    """What is judged, of one job. Medians are of a form: the links of all nodes and of all leaves are alike here."""
+    leaf_of = {host.name: host.leaf for host in WIRING.hosts()}
+    forms = {one["name"]: form([Slot(**slot) for slot in one["slots"]], leaf_of) for one in placements}
+    samples: dict[Form, list[float]] = {}
+    for one in placements:
+        samples.setdefault(forms[one["name"]], []).extend(one["step_s"])
+    median = {name: statistics.median(samples[of]) for name, of in forms.items()}
     rays = [value for name, value in median.items() if name.startswith(("pack", "spread"))]
     predicted = [one["predicted_communication_s"] for one in placements]
     return {

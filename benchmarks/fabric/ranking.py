@@ -1,10 +1,26 @@
-"""How far a predicted order is the measured one."""
+"""How placements are compared: which of them are the same, and how far a predicted order is the measured one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 from math import sqrt
+
+from orchestrator.topology.fabric import Slot
+
+Form = tuple[tuple[int, int], ...]
+"""Leaf and node of each rank, numbered as they first appear."""
+
+
+def form(slots: Sequence[Slot], leaf_of: Mapping[str, Hashable]) -> Form:
+    """Two placements of one form differ by the names of leaves and nodes alone. Where all leaves and all nodes are
+    alike they are one placement, and what differs between their measured times is noise."""
+    leaves: dict[Hashable, int] = {}
+    nodes: dict[str, int] = {}
+    return tuple(
+        (leaves.setdefault(leaf_of[slot.node], len(leaves)), nodes.setdefault(slot.node, len(nodes)))
+        for slot in slots
+    )
 
 
 def kendall_tau(a: Sequence[float], b: Sequence[float]) -> float:
