@@ -11,7 +11,7 @@ from actors import step_ring
 from orchestrator.health.layout import Floats
 from orchestrator.health.phases import ROW
 
-MOST = 8
+MOST = 4
 """Steps of a rank that are passed on of one look. Of more, every 2nd, 4th ... by its number: then agents that look at
 other times, or at more steps, still have steps in common."""
 
