@@ -77,7 +77,7 @@ def test_readers_that_look_at_other_times_have_steps_in_common(tmp_path: Path) -
     assert rows[:, 0].tolist() == sorted(rows[:, 0].tolist())
     of_rank_0 = rows[rows[:, 0] == 0, 1]
     assert MOST / 2 < len(of_rank_0) <= MOST
-    assert of_rank_0.tolist() == [step for step in range(1, 101) if step % 16 == 0]
+    assert of_rank_0.tolist() == [step for step in range(1, 101) if step % 32 == 0]
     few.look({3: pulses[3]})
     rings[3].write(101, phases(101))
     assert few.look({3: pulses[3]})[:, :2].tolist() == [[3.0, 101.0]]
