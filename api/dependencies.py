@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -36,10 +35,6 @@ def get_live_logs(request: Request) -> LiveLogs:
 def get_searches(request: Request) -> Searches:
     searches: Searches = request.app.state.searches
     return searches
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 DatabaseOf = Annotated[Database, Depends(get_database)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -61,7 +61,7 @@ class GoodputCollector(Collector):
     def _newest(self) -> Mapping[str, Ledger]:
         with self._lock:
             if self._clock_s() >= self._until_s:
-                now = datetime.now(UTC)
+                now = self._database.now()
                 with self._database.read() as session:
                     by_project = totals(session, now - WINDOW, now, now=now)
                 self._found = few({project: one.ledger for project, one in by_project.items()})

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from api.dependencies import utc_now
 from api.live_logs import LiveLogs, unavailable
 from api.problems import ProblemError, invalid
 from orchestrator.lifecycle.ports import GangRef
@@ -81,8 +80,9 @@ class RankLogs:
     ) -> LogText | None:
         """None when the controller knows no such log; its copy, if any, is then the answer."""
         try:
+            now = self._database.now()
             chunk = self._live_logs.read(
-                gang, rank=rank, attempt=attempt, offset=offset, limit=limit, now=utc_now()
+                gang, rank=rank, attempt=attempt, offset=offset, limit=limit, now=now
             )
         except ProblemError:
             if kept is None:

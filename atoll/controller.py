@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from enum import IntEnum
 
 import structlog
@@ -111,7 +110,7 @@ class _Controller:
         while not self._stop.is_set():
             try:
                 endpoint = self._endpoint.url if self._endpoint is not None else None
-                lease = Lease.take(self._database, holder=self._holder, endpoint=endpoint, clock=now)
+                lease = Lease.take(self._database, holder=self._holder, endpoint=endpoint)
             except SQLAlchemyError as error:
                 log.error("database-unreachable", message=str(error).splitlines()[0])
                 lease = None
@@ -148,7 +147,7 @@ class _Controller:
             token=lease.token,
             storage_directory=self._settings.resolved_storage_directory(),
             executor=executor,
-            clock=now,
+            clock=self._database.now,
             declared=self._declared,
             policy=self._policy,
         )
@@ -173,7 +172,7 @@ class _Controller:
 
     def _connect(self, lease: Lease) -> Launcher | None:
         """The launcher, made once in a process. None when told to stop or when the lease was lost meanwhile."""
-        record = Record(self._database, lease.token, now)
+        record = Record(self._database, lease.token, self._database.now)
         while self._launcher is None and not self._stop.is_set() and not lease.lost.is_set():
             try:
                 self._launcher = self._launcher_factory(self._settings)
@@ -196,10 +195,6 @@ def queue_policy(settings: Settings) -> QueuePolicy:
     """The policy of `settings.queue_policy_file`, or the default one. InvalidPolicyError."""
     path = settings.queue_policy_file
     return QueuePolicy() if path is None else read_policy_file(path)
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
 
 
 def configure_logs(as_json: bool) -> None:

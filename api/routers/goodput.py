@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 
-from api.dependencies import DatabaseOf, JobId, utc_now
+from api.dependencies import DatabaseOf, JobId
 from api.problems import answers, invalid
 from api.schemas.goodput import ClusterGoodput, GoodputView
 from api.views.goodput import cluster_goodput, job_goodput
@@ -35,7 +35,7 @@ router = APIRouter(prefix="/api/v1", tags=["goodput"])
 def get_goodput(job_id: JobId, database: DatabaseOf) -> GoodputView:
     """Every GPU-second of the job since its submission, in exactly one class, and what became of each fault."""
     with database.read() as session:
-        return job_goodput(session, jobs.get(session, job_id), now=utc_now())
+        return job_goodput(session, jobs.get(session, job_id), now=database.now())
 
 
 @router.get("/goodput", operation_id="getClusterGoodput", responses=answers(422, 503))
@@ -45,7 +45,7 @@ def get_cluster_goodput(
     until: Annotated[Time | None, Query(description="RFC 3339; left out or later: now.")] = None,
 ) -> ClusterGoodput:
     """Every GPU-second of all jobs between two times, together and by project."""
-    now = utc_now()
+    now = database.now()
     end = min(until or now, now)
     begin = since or end - SPAN
     if not timedelta(0) < end - begin <= LONGEST:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
-from api.dependencies import DatabaseOf, JobId, utc_now
+from api.dependencies import DatabaseOf, JobId
 from api.job_document import JobSpecOf
 from api.problems import answers, invalid
 from api.schemas.jobs import CheckpointList, JobDetail, JobPage, JobSummary
@@ -64,7 +64,7 @@ def submit(
         message = "must be 1 to 255 visible ASCII characters"
         raise invalid([Violation("header.idempotency-key", idempotency_key, message)])
     with database.write() as session:
-        inserted = jobs.insert(session, spec, now=utc_now(), idempotency_key=idempotency_key)
+        inserted = jobs.insert(session, spec, now=database.now(), idempotency_key=idempotency_key)
         summary = job_summary(inserted.job)
     response.headers["Location"] = f"/api/v1/jobs/{summary.id}"
     if not inserted.created:
@@ -105,7 +105,7 @@ def show(job_id: JobId, database: DatabaseOf) -> JobDetail:
 def cancel(job_id: JobId, database: DatabaseOf) -> JobSummary:
     """Asks for the job's end; the controller carries it out. Asking again changes nothing."""
     with database.write() as session:
-        return job_summary(jobs.request_cancel(session, job_id, now=utc_now()))
+        return job_summary(jobs.request_cancel(session, job_id, now=database.now()))
 
 
 @router.get("/{job_id}/checkpoints", operation_id="listCheckpoints", responses=answers(404, 422, 503))

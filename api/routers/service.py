@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse, Response
 
-from api.dependencies import LARGEST_ID, DatabaseOf, utc_now
+from api.dependencies import LARGEST_ID, DatabaseOf
 from api.problems import answers
 from api.schemas.cluster import ClusterView, Health, Version
 from api.schemas.queue import QueueView
@@ -36,7 +36,7 @@ probes = APIRouter(tags=["service"])
 def cluster(database: DatabaseOf) -> Response:
     """Nodes and slots as the controller last saw them, who holds what, and whether controller and Ray are up."""
     with database.read() as session:
-        seen = cluster_view(session, now=utc_now())
+        seen = cluster_view(session, now=database.now())
     # Written by pydantic itself: for 10,000 slots ten times as fast as by way of Python values.
     return Response(seen.model_dump_json(), media_type="application/json")
 
@@ -49,7 +49,7 @@ def queue(
 ) -> QueueView:
     """Jobs that wait, in the order in which the controller looks at them, and what each project holds and may hold."""
     with database.read() as session:
-        return queue_view(session, after=after, limit=limit, now=utc_now())
+        return queue_view(session, after=after, limit=limit, now=database.now())
 
 
 @router.get("/api/v1/schema", tags=["service"], operation_id="getJobSchema", responses=answers())

@@ -7,14 +7,14 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.store import leases
+from orchestrator.store.clock import database_time
 from orchestrator.store.engine import Database
 from orchestrator.store.errors import LeadershipLostError
 
@@ -68,42 +68,40 @@ def _start_time(pid: int) -> str:
 
 
 class Lease:
-    """The leader lease while this process holds it; a thread renews it.
+    """The leader lease while this process holds it; a thread renews it. It ends by the database's clock alone.
 
     `lost` is set when another took it, and also when it could not be renewed for its whole time: then another may lead.
     """
 
-    def __init__(self, database: Database, token: int, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, token: int) -> None:
         self.token = token
         self.lost = threading.Event()
         self._database = database
-        self._clock = clock
         self._done = threading.Event()
         self._renewed_at_s = time.monotonic()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
 
     @classmethod
-    def take(
-        cls, database: Database, *, holder: str, endpoint: str | None, clock: Callable[[], datetime]
-    ) -> Lease | None:
+    def take(cls, database: Database, *, holder: str, endpoint: str | None) -> Lease | None:
         """None while another controller leads."""
         with database.write() as session:
             token = leases.acquire(
                 session,
                 holder,
-                now=clock(),
+                now=database_time(session.connection()),
                 ttl=timedelta(seconds=LEASE_S),
                 endpoint=endpoint,
                 is_dead=is_surely_dead,
             )
-        return None if token is None else cls(database, token, clock)
+        return None if token is None else cls(database, token)
 
     def _renew(self) -> None:
         while not self._done.wait(RENEW_EVERY_S):
             try:
                 with self._database.write() as session:
-                    leases.renew(session, self.token, now=self._clock(), ttl=timedelta(seconds=LEASE_S))
+                    now = database_time(session.connection())
+                    leases.renew(session, self.token, now=now, ttl=timedelta(seconds=LEASE_S))
                 self._renewed_at_s = time.monotonic()
             except LeadershipLostError as error:
                 log.warning("leadership-lost", message=str(error))
@@ -123,6 +121,6 @@ class Lease:
             return
         try:
             with self._database.write() as session:
-                leases.release(session, self.token, now=self._clock())
+                leases.release(session, self.token, now=database_time(session.connection()))
         except (LeadershipLostError, SQLAlchemyError) as error:
             log.warning("lease-not-released", message=str(error).splitlines()[0])

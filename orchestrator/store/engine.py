@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.orm import Session
+
+from orchestrator.store.clock import DatabaseClock
 
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another one on SQLite before it fails."""
@@ -32,6 +35,7 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(**{WRITES: True})
+        self._clock = DatabaseClock(engine)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -48,6 +52,10 @@ class Database:
         """
         with Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
+
+    def now(self) -> datetime:
+        """The time, the same for every process of the control plane whatever its machine's clock says."""
+        return self._clock()
 
     def ping(self) -> None:
         """Raises when the database gives no answer."""

@@ -1,7 +1,7 @@
 """The leader lease: of several controllers one acts, and one that has lost the lease can write nothing.
 
-Time is an argument. Clocks of controllers may differ: a fast clock can take a lease early, which costs a
-change of leader; it cannot make two leaders write, because every write checks the token (`hold`).
+Time is an argument, the database's in production (`store/clock.py`), so clocks of controllers do not matter. Not even a
+wrong time could make two leaders write, because every write checks the token (`hold`): it costs a change of leader.
 """
 
 from __future__ import annotations
