@@ -160,6 +160,7 @@ class Writer:
         remove.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
+        self._names()
         if writing.exists():
             remove_tree(writing)
         writing.mkdir()
@@ -191,12 +192,25 @@ class Writer:
         return {name: record for records in self.peers.gather(mine) for name, record in records.items()}
 
     def _publish(self, described: Manifest, writing: Path) -> tuple[str, list[int]]:
-        """Manifest, rename, pruning: rank 0 alone. The rename is the last act that can fail."""
+        """Manifest, rename, pruning: rank 0 alone. The rename is the last act that can fail.
+
+        A newer attempt sets its fence, then removes what older ones are writing, then lists what is committed. So the
+        rename either comes before that list, or the fence is seen here, or what is to be renamed is gone.
+        """
         write_durably(writing / layout.MANIFEST_NAME, manifest.build(described))
-        name = layout.free_name([path.name for path in self.directory.iterdir()], described.step)
+        name = layout.free_name(self._names(), described.step)
         writing.rename(self.directory / name)
         sync_directory(self.directory)
         return name, self._prune(name)
+
+    def _names(self) -> list[str]:
+        """What lies in the directory. PermissionError once a newer attempt has taken it over."""
+        names = [path.name for path in self.directory.iterdir()]
+        if (newer := layout.fenced_by(names, self.attempt)) is not None:
+            raise PermissionError(
+                f"attempt {self.attempt} is over: attempt {newer} has taken over {self.directory}"
+            )
+        return names
 
     def _prune(self, committed: str) -> list[int]:
         """Removes what `keep` leaves over, best effort. Steps of the removed ones, newest first."""

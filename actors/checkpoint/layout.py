@@ -3,6 +3,8 @@
 - `.attempt-{attempt}-step-{n}`: being written; nobody but the attempt that made it looks inside.
 - `step-{n:08d}` or `step-{n:08d}-{sequence}`: committed; the sequence (2, 3, ...) parts several of one step.
 - `.pruned-{name}`: on its way out.
+- `.fence-{attempt}`: an empty file; attempts older than it commit nothing any more. A rank on a node that was cut off may
+  write on for minutes, and its attempt is not the one that the job is on.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ ATTEMPT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COMMITTED = re.compile(r"step-(\d{8,})(?:-(\d+))?")
 _WRITING = re.compile(r"\.attempt-(.+)-step-(\d+)")
 _PRUNED_PREFIX = ".pruned-"
+_FENCE_PREFIX = ".fence-"
 
 
 def writing_name(attempt: str, step: int) -> str:
@@ -48,6 +51,28 @@ def free_name(names: Collection[str], step: int) -> str:
 def attempt_order(attempt: str) -> tuple[int, ...]:
     """The numbers in an attempt's string: `2-7` comes after `2-6` and before `3-1`."""
     return tuple(int(digits) for digits in re.findall(r"\d+", attempt))
+
+
+def fence_name(attempt: str) -> str:
+    """The file that fences off every attempt before `attempt`."""
+    return _FENCE_PREFIX + attempt
+
+
+def fenced_by(names: Iterable[str], attempt: str) -> str | None:
+    """The newest attempt that fences `attempt` off; None while it is the newest itself."""
+    mine = attempt_order(attempt)
+    newer = [found for found in _fences(names) if attempt_order(found) > mine]
+    return max(newer, key=attempt_order, default=None)
+
+
+def older_fences(names: Iterable[str], attempt: str) -> list[str]:
+    """Files that the fence of `attempt` makes needless."""
+    mine = attempt_order(attempt)
+    return [fence_name(found) for found in _fences(names) if attempt_order(found) < mine]
+
+
+def _fences(names: Iterable[str]) -> list[str]:
+    return [name.removeprefix(_FENCE_PREFIX) for name in names if name.startswith(_FENCE_PREFIX)]
 
 
 def leftovers(names: Iterable[str], attempt: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 
 from actors.checkpoint import layout, manifest, rng
 from actors.checkpoint.commit import RNG_KEY, describe, first_failure, rank_key
-from actors.checkpoint.disk import remove_tree
+from actors.checkpoint.disk import remove_tree, sync_directory
 from actors.checkpoint.manifest import Manifest, ManifestError
 from actors.checkpoint.peers import Peers
 from actors.checkpoint.staging import snapshot
@@ -100,20 +101,35 @@ class Reader:
         return None, tuple(skipped)
 
     def _candidates(self) -> list[str]:
-        """Committed names, newest first. Rank 0 lists, and clears what earlier attempts left unfinished."""
+        """Committed names, newest first. Rank 0 lists, once earlier attempts are fenced off and what they left unfinished
+        is cleared."""
         answer: tuple[str | None, list[str]] = (None, [])
         if self.peers.leads:
             try:
-                names = [path.name for path in self.directory.iterdir()] if self.directory.exists() else []
-                answer = (None, layout.newest_first(names))
-                for name in layout.leftovers(names, self.attempt):
-                    remove_tree(self.directory / name)
+                self._take_over()
+                answer = (None, layout.newest_first(self._names()))
             except OSError as error:
                 answer = (describe(error), [])
         failure, found = self.peers.hear(answer)
         if failure is not None:
             raise CheckpointLoadError(f"cannot list {self.directory}: {failure}")
         return found
+
+    def _take_over(self) -> None:
+        """Earlier attempts commit nothing from here on. Where no room or right is left for the fence, the attempt begins
+        without: its own saves will say what is wrong."""
+        with contextlib.suppress(OSError):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            (self.directory / layout.fence_name(self.attempt)).touch()
+            sync_directory(self.directory)
+        names = self._names()
+        if (newer := layout.fenced_by(names, self.attempt)) is not None:
+            raise PermissionError(f"attempt {self.attempt} is over: attempt {newer} has taken over")
+        for name in layout.leftovers(names, self.attempt) + layout.older_fences(names, self.attempt):
+            remove_tree(self.directory / name)
+
+    def _names(self) -> list[str]:
+        return [path.name for path in self.directory.iterdir()] if self.directory.exists() else []
 
     def verify(self, name: str) -> Manifest:
         """The manifest of a checkpoint that is whole; UnusableError on every rank otherwise.
