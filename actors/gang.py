@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import ray
@@ -17,12 +17,13 @@ from ray.exceptions import ActorDiedError, RayActorError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from actors import naming, rank_logs, ray_nodes
-from actors.messages import AgentFacts, Note, NoteKind, RankOrder
+from actors.messages import AgentFacts, Note, NoteKind, Notes, RankOrder
 from actors.node_agent import NodeAgent, order_for
 from actors.node_watch import NodeWatch
 from actors.ray_environment import NAMESPACE
 from actors.reservations import Reservations
 from orchestrator.health.standing import Standing
+from orchestrator.lifecycle.clocks import ahead_s
 from orchestrator.lifecycle.ports import GangRef, LogChunk
 from orchestrator.lifecycle.reports import GangOrder, LogTail
 from orchestrator.recovery.failure import NodeLoss
@@ -285,7 +286,8 @@ class Gang:
         silent_since: float | None = None
         while True:
             try:
-                notes = await self._ask(agent.actor.watch.remote(agent.cursor), self._times.call_s)
+                told: Notes = await self._ask(agent.actor.watch.remote(agent.cursor), self._times.call_s)
+                notes = by_our_clock(told, time.time())
             except ActorDiedError:
                 break
             except (RayActorError, TimeoutError):
@@ -346,6 +348,12 @@ class Gang:
         names = list(nodes)
         asked = (self._ask(question(self._agents[node]), self._times.call_s) for node in names)
         return dict(zip(names, await asyncio.gather(*asked, return_exceptions=True), strict=True))
+
+
+def by_our_clock(told: Notes, heard_at: float) -> tuple[Note, ...]:
+    """The notes with the times of this clock: which of two nodes' ranks died first is read off them."""
+    shift_s = ahead_s(told.at, heard_at)
+    return tuple(replace(note, at=note.at - shift_s) if shift_s else note for note in told.notes)
 
 
 async def _answer(question: Awaitable[Any]) -> Any:

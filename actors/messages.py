@@ -44,6 +44,15 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Notes:
+    """An agent's answer to the question what is new."""
+
+    at: float
+    """When it was given, by the clock that the notes' times are of."""
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AgentFacts:
     """What an agent says of itself when it is asked first."""
 

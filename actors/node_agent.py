@@ -19,7 +19,7 @@ import ray
 
 from actors import network, processes, pulse, rank_logs, stacks
 from actors.dead_man import DeadMan
-from actors.messages import AgentFacts, Lines, Note, NoteKind, RankOrder, encode
+from actors.messages import AgentFacts, Lines, Note, NoteKind, Notes, RankOrder, encode
 from actors.step_reader import StepReader
 from actors.zygote_link import ZygoteLink
 from orchestrator.health.standing import Standing
@@ -108,7 +108,7 @@ class NodeAgent:
             await self._gone.wait()
         return self._seq
 
-    async def watch(self, cursor: int) -> tuple[Note, ...]:
+    async def watch(self, cursor: int) -> Notes:
         """Notes newer than `cursor`, as soon as there are any; nothing after `watch_s`. Renews the lease."""
         self._lease.renew()
         self._notes = [note for note in self._notes if note.seq > cursor]
@@ -118,7 +118,7 @@ class NodeAgent:
         if not self._news.is_set():
             await self._wait_for_notes()
         self._told_at_s = time.monotonic()
-        return tuple(note for note in self._notes if note.seq > cursor)
+        return Notes(time.time(), tuple(note for note in self._notes if note.seq > cursor))
 
     async def _wait_for_notes(self) -> None:
         """Until there is news, or steps and the last notes were told long enough ago, or `watch_s` is over."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 
 from actors.course import Course
 from actors.dead_man import DeadMan
@@ -64,6 +65,7 @@ class Supervisor:
             revision=mender.revision,
             lost_nodes=mender.lost_nodes,
             spent=mender.history.carried(mender.saved),
+            told_at=time.time(),
         )
 
     async def cancel(self, fencing_token: int) -> None:

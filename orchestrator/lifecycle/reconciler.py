@@ -25,6 +25,7 @@ import structlog
 
 from orchestrator.lifecycle import decide
 from orchestrator.lifecycle.backoff import Backoff
+from orchestrator.lifecycle.clocks import by_our_clock
 from orchestrator.lifecycle.cluster import ClusterWatch, Sighting
 from orchestrator.lifecycle.decide import Act, Verdict
 from orchestrator.lifecycle.moves import Moves
@@ -260,6 +261,7 @@ class Reconciler:
             log.warning("supervisor-gone", job_id=view.id, error=str(error))
             self._record.supervisor_lost(view, decide.conclude_gone(view, spec.recovery))
             return
+        report = by_our_clock(report, self._clock().timestamp())
         verdict = decide.conclude(view, report)
         if act is not Act.POLL and not verdict.gang_over:
             since_s = self._ending_since_s.setdefault(view.id, self._clock_s())

@@ -206,6 +206,8 @@ class GangReport:
     """Nodes that are lost and whose ranks want another place: until the controller answers, or the deadline passes."""
     spent: Mapping[str, int] = field(default_factory=dict)
     """What is used of the budgets (`recovery.ladder.History.carried`): carried over to the next incarnation."""
+    told_at: float | None = None
+    """UTC seconds since 1970 when it was given, by the supervisor's clock, as its times are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ async def _notes(agent: NodeAgent, directory: Path, *, code: int, says: tuple[st
         writer.close()
     notes: list[Note] = []
     while not any(note.kind is NoteKind.EXITED for note in notes):
-        notes += await agent.watch(notes[-1].seq if notes else 0)
+        notes += (await agent.watch(notes[-1].seq if notes else 0)).notes
     await agent.shutdown()
     return notes
 
