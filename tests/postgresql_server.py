@@ -23,6 +23,7 @@ class PostgresqlServer:
     folder: Path
     binaries: Path
     port: int
+    options: str
 
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{database}"
@@ -41,11 +42,21 @@ class PostgresqlServer:
         ) as connection:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
+    def crash(self) -> None:
+        """Ends it at once, as a kill would; every connection breaks. Its data stay for `start`."""
+        self._control("-m", "immediate", "-w", "stop")
+
+    def start(self) -> None:
+        """Starts it on its folder, after recovery from a crash where there was one."""
+        log = str(self.folder / "server.log")
+        self._control("-l", log, "-o", self.options, "-w", "-t", "120", "start")
+
     def stop(self) -> None:
-        _run(
-            [str(self.binaries / "pg_ctl"), "-D", str(self.folder / "data"), "-m", "immediate", "-w", "stop"]
-        )
+        self.crash()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _control(self, *arguments: str) -> None:
+        _run([str(self.binaries / "pg_ctl"), "-D", str(self.folder / "data"), *arguments])
 
 
 def binaries() -> Path:
@@ -63,8 +74,9 @@ def binaries() -> Path:
     return installed[0].parent
 
 
-def start() -> PostgresqlServer:
-    """Starts a server without durability (fsync off): its data lives as long as the tests."""
+def start(*, keeps_commits: bool = False) -> PostgresqlServer:
+    """Starts a server without durability (fsync off): its data lives as long as the tests. `keeps_commits`: what was
+    committed outlives a crash of the server, though not of the machine."""
     found = binaries()
     folder = Path(
         tempfile.mkdtemp(prefix="pg-", dir="/tmp")
@@ -76,11 +88,12 @@ def start() -> PostgresqlServer:
     port = _free_port()
     options = (
         f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 "
-        "-c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=200"
+        f"-c fsync=off -c synchronous_commit={'on' if keeps_commits else 'off'} -c full_page_writes=off "
+        "-c max_connections=200"
     )
-    log = str(folder / "server.log")
-    _run([str(found / "pg_ctl"), "-D", data, "-l", log, "-o", options, "-w", "-t", "120", "start"])
-    return PostgresqlServer(folder, found, port)
+    server = PostgresqlServer(folder, found, port, options)
+    server.start()
+    return server
 
 
 def _run(command: list[str]) -> None:

@@ -134,26 +134,30 @@ class World:
             return not self.cluster.gangs and not placements.unreleased_keys(session)
 
     def check_history(self, *, drained_to_the_end: bool = True) -> None:
-        """Nothing lost, nothing doubled: SQL holds exactly what every supervisor ever said, once and in order."""
-        assert self.cluster.double_booked == []
-        with self.database.read() as session:
-            for job in session.scalars(select(Job)):
-                rows = events.after(session, job.id, limit=100_000)
-                assert [row.id for row in rows] == list(range(1, job.last_event_id + 1))
-                points = metrics.after(session, job.id, limit=100_000)
-                assert [point.id for point in points] == list(range(1, job.last_metric_id + 1))
-                kinds = [row.kind for row in rows if row.seq is None]
-                assert kinds.count("submitted") == 1
-                assert kinds.count("placed") == job.incarnation
-                for incarnation in range(1, job.incarnation + 1):
-                    gang = self.cluster.history.get(GangRef(job.id, incarnation))
-                    said = [(e.seq, e.kind.value, e.message) for e in gang.events] if gang else []
-                    kept = [(r.seq, r.kind, r.message) for r in rows if r.incarnation == incarnation]
-                    trained = [(s.seq, s.step) for s in gang.steps] if gang else []
-                    stored = [(p.seq, p.step) for p in points if p.incarnation == incarnation]
-                    if drained_to_the_end:
-                        assert kept == said
-                        assert stored == trained
-                    else:
-                        assert kept == said[: len(kept)]
-                        assert stored == trained[: len(stored)]
+        check_history(self.database, self.cluster, drained_to_the_end=drained_to_the_end)
+
+
+def check_history(database: Database, cluster: FakeCluster, *, drained_to_the_end: bool = True) -> None:
+    """Nothing lost, nothing doubled: SQL holds exactly what every supervisor ever said, once and in order."""
+    assert cluster.double_booked == []
+    with database.read() as session:
+        for job in session.scalars(select(Job)):
+            rows = events.after(session, job.id, limit=100_000)
+            assert [row.id for row in rows] == list(range(1, job.last_event_id + 1))
+            points = metrics.after(session, job.id, limit=100_000)
+            assert [point.id for point in points] == list(range(1, job.last_metric_id + 1))
+            kinds = [row.kind for row in rows if row.seq is None]
+            assert kinds.count("submitted") == 1
+            assert kinds.count("placed") == job.incarnation
+            for incarnation in range(1, job.incarnation + 1):
+                gang = cluster.history.get(GangRef(job.id, incarnation))
+                said = [(e.seq, e.kind.value, e.message) for e in gang.events] if gang else []
+                kept = [(r.seq, r.kind, r.message) for r in rows if r.incarnation == incarnation]
+                trained = [(s.seq, s.step) for s in gang.steps] if gang else []
+                stored = [(p.seq, p.step) for p in points if p.incarnation == incarnation]
+                if drained_to_the_end:
+                    assert kept == said
+                    assert stored == trained
+                else:
+                    assert kept == said[: len(kept)]
+                    assert stored == trained[: len(stored)]
