@@ -153,7 +153,8 @@ class LocalNodes:
     gcs: int = 0
     """Process id of the head's GCS, 0 before it is started."""
 
-    def start_head(self) -> None:
+    def start_head(self, **parameters: Any) -> LocalNode:
+        """The head's GCS and raylet."""
         head = LocalNode(
             self,
             "the head",
@@ -162,9 +163,11 @@ class LocalNodes:
             include_dashboard=False,
             no_monitor=True,
             **self._common(),
+            **parameters,
         )
         self.address = head.gcs_address
         self.gcs = head.all_processes[ray_constants.PROCESS_TYPE_GCS_SERVER][0].process.pid
+        return head
 
     def start(self, host: str, **parameters: Any) -> int:
         """Process id of the raylet of a new node."""
