@@ -101,8 +101,8 @@ class Reader:
         return None, tuple(skipped)
 
     def _candidates(self) -> list[str]:
-        """Committed names, newest first. Rank 0 lists, once earlier attempts are fenced off and what they left unfinished
-        is cleared."""
+        """Committed names, newest first. Rank 0 lists, once earlier attempts are fenced off and what they left
+        unfinished is cleared."""
         answer: tuple[str | None, list[str]] = (None, [])
         if self.peers.leads:
             try:
@@ -116,8 +116,8 @@ class Reader:
         return found
 
     def _take_over(self) -> None:
-        """Earlier attempts commit nothing from here on. Where no room or right is left for the fence, the attempt begins
-        without: its own saves will say what is wrong."""
+        """Earlier attempts commit nothing from here on. Where no room or right is left for the fence, the attempt
+        begins without: its own saves will say what is wrong."""
         with contextlib.suppress(OSError):
             self.directory.mkdir(parents=True, exist_ok=True)
             (self.directory / layout.fence_name(self.attempt)).touch()

@@ -60,7 +60,7 @@ def look(watch: HangWatch) -> Hang | None:
     return asyncio.run(watch.look({0, 1}))
 
 
-def test_a_gang_that_stands_still_is_condemned_at_the_second_look(clock: Clock) -> None:
+def test_row_36_a_gang_that_stands_still_is_condemned_at_the_second_look(clock: Clock) -> None:
     gang = FakeGang()
     watch = watched(gang)
     assert watch.look_at == clock.now + 30.0
@@ -71,6 +71,17 @@ def test_a_gang_that_stands_still_is_condemned_at_the_second_look(clock: Clock) 
     assert hang is not None
     assert hang.data["limit_s"] == 30.0
     assert hang.data["stacks"] == [{"ranks": [0], "stack": "a stack"}]
+
+
+def test_row_86_a_gang_whose_processes_all_run_is_condemned_all_the_same(clock: Clock) -> None:
+    """Every agent answers and no process is stopped or blocked: what counts is that no step ends."""
+    gang = FakeGang()
+    gang.found = {rank: replace(standing, state="R") for rank, standing in gang.found.items()}
+    watch = watched(gang)
+    assert look(watch) is None
+    hang = look(watch)
+    assert hang is not None
+    assert {one["state"] for one in hang.data["ranks"]} == {"R"}
 
 
 def test_one_rank_that_moved_between_the_looks_saves_the_gang(clock: Clock) -> None:

@@ -68,7 +68,7 @@ def hang_of(driver: Any) -> GangEvent:
         pytest.param("wait", "_wait", marks=pytest.mark.slow),
     ],
 )
-def test_one_rank_does_not_come_back_from_user_code(
+def test_row_36_one_rank_does_not_come_back_from_user_code(
     driver: Any, leaf_slots: tuple[Slot, ...], marks: Path, tmp_path: Path, how: str, function: str
 ) -> None:
     fifo = tmp_path / "fifo"

@@ -75,7 +75,7 @@ def test_a_vacated_gang_ends_by_itself_and_the_next_one_goes_on(
     assert [record.step for record in second.steps] == [report.step + 1]
 
 
-def test_a_rank_that_does_not_end_is_stopped_after_its_grace(
+def test_row_34_a_rank_that_does_not_end_is_stopped_after_its_grace(
     driver: Any, small_spec: dict[str, Any], leaf_slots: tuple[Slot, ...]
 ) -> None:
     driver.start(leaf_slots, small_spec, program=TOY, extras={"steps": 9, "pause_s": 600.0})
@@ -86,7 +86,7 @@ def test_a_rank_that_does_not_end_is_stopped_after_its_grace(
     driver.assert_all_free()
 
 
-def test_supervisor_killed_and_nobody_reaps(
+def test_row_38_supervisor_killed_and_nobody_reaps(
     driver: Any, small_spec: dict[str, Any], leaf_slots: tuple[Slot, ...], wait_for: Any
 ) -> None:
     driver.start(leaf_slots, small_spec, program=TOY, extras=LONG)

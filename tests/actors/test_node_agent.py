@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,3 +99,34 @@ def test_a_rank_killed_before_it_said_anything_is_not_waited_for(
         return [note.kind for note in notes]
 
     assert asyncio.run(told()) == ["exited"]
+
+
+def test_row_40_a_rank_of_an_attempt_that_is_over_is_not_heard(
+    agent_class: type[NodeAgent], tmp_path: Path
+) -> None:
+    """It lived on where nobody reached it; the attempt here is another one by now."""
+
+    async def scenario() -> list[Note]:
+        agent = agent_class("n0", "any:any", 1, Timeouts.of(RecoverySpec()))
+        await agent.open()
+        await agent.start(order(tmp_path))
+        agent._hear_zygote({"is": "exited", "attempt": 1, "rank": 0, "code": -9})
+        newer = replace(order(tmp_path), attempt=2)
+        await agent.start(newer)
+        with pytest.raises(ValueError, match="attempt 1 is not newer than 2"):
+            await agent.start(order(tmp_path))
+        for attempt in (1, 2):
+            reader, writer = await asyncio.open_unix_connection(agent._directory / "agent.sock")
+            line = {"kind": "step", "at": time.time(), "rank": 0, "attempt": attempt, "data": {}}
+            writer.write(json.dumps(line).encode() + b"\n")
+            if attempt == 1:
+                assert await reader.read() == b"", "it is hung up on"
+            writer.close()
+        notes: list[Note] = []
+        while not any(note.kind is NoteKind.STEP for note in notes):
+            notes += (await agent.watch(notes[-1].seq if notes else 0)).notes
+        await agent.shutdown()
+        return notes
+
+    notes = asyncio.run(asyncio.wait_for(scenario(), 60.0))
+    assert [(note.attempt, note.kind) for note in notes] == [(1, NoteKind.EXITED), (2, NoteKind.STEP)]

@@ -119,7 +119,9 @@ def test_everything_is_imported_with_one_thread_and_a_failing_rank_is_told(zygot
         "SIGKILL",
     ],
 )
-def test_ranks_end_with_their_zygote(zygote: Zygote, agent: socket.socket, wait_for: Any, end: str) -> None:
+def test_row_38_ranks_end_with_their_zygote(
+    zygote: Zygote, agent: socket.socket, wait_for: Any, end: str
+) -> None:
     rank = zygote.fork("sleeper_program:run")
     connection, _ = agent.accept()
     (hello,) = Lines(connection).receive()

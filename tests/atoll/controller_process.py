@@ -31,11 +31,11 @@ class WrongDatetime(datetime.datetime):
 datetime.datetime = WrongDatetime  # type: ignore[misc]  # before anything takes it by name
 time.time = lambda: _time() + _ahead.total_seconds()
 
-from atoll import controller
-from orchestrator.lifecycle import leadership
-from orchestrator.lifecycle.ports import Launcher
-from orchestrator.settings import Settings, read_settings
-from tests.atoll.served_cluster import connect
+from atoll import controller  # noqa: E402
+from orchestrator.lifecycle import leadership  # noqa: E402
+from orchestrator.lifecycle.ports import Launcher  # noqa: E402
+from orchestrator.settings import Settings, read_settings  # noqa: E402
+from tests.atoll.served_cluster import connect  # noqa: E402
 
 
 def main() -> int:

@@ -40,8 +40,9 @@ def main() -> None:
 
 
 def serve() -> None:
-    from actors.local_nodes import LocalNodes
     from ray._private import ray_constants
+
+    from actors.local_nodes import LocalNodes
 
     def fresh() -> LocalNodes:
         shared = {"object_store_memory": OBJECT_STORE_BYTES, "node_ip_address": ADDRESS}

@@ -12,9 +12,19 @@ from tests.orchestrator.lifecycle.fake_cluster import FakeCluster, FakeLauncher
 
 KEY = b"test"
 TICK_S = 0.1
-METHODS = (
-    "fabric gangs remembered forget start poll cancel vacate move read_log reap".split()
-)  # of ports.Launcher
+METHODS = [
+    "fabric",
+    "gangs",
+    "remembered",
+    "forget",
+    "start",
+    "poll",
+    "cancel",
+    "vacate",
+    "move",
+    "read_log",
+    "reap",
+]  # of ports.Launcher
 
 
 class SharedLauncher(FakeLauncher):

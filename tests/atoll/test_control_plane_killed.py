@@ -113,7 +113,7 @@ def eventually(condition: Callable[[], bool], explain: Callable[[], str]) -> Non
 
 @pytest.mark.slow  # in every run: lifecycle/test_crash_at_every_line.py, on a fake cluster
 @pytest.mark.timeout(1800)
-def test_killed_again_and_again_the_job_succeeds_and_its_history_is_whole(folder: Path) -> None:
+def test_row_32_killed_again_and_again_the_job_succeeds_and_its_history_is_whole(folder: Path) -> None:
     steps = KILLS * STEPS_A_KILL
     seed = random.randrange(2**32)
     print(f"seed {seed}")

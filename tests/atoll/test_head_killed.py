@@ -1,5 +1,5 @@
-"""The head of the Ray cluster killed under a real control plane and two real jobs: back with its state, back without it,
-and gone for good with a new cluster in its place. One of the jobs ends while the head is away.
+"""The head of the Ray cluster killed under a real control plane and two real jobs: back with its state, back without
+it, and gone for good with a new cluster in its place. One of the jobs ends while the head is away.
 """
 
 from __future__ import annotations
@@ -253,13 +253,13 @@ def head_back_without_its_state(plane: Plane, head: Head) -> None:
     head.hear()  # the old nodes have ended, new ones of the same names are there
 
 
-def test_back_without_its_state_jobs_go_on_from_their_checkpoints(plane: Plane) -> None:
+def test_row_30_back_without_its_state_jobs_go_on_from_their_checkpoints(plane: Plane) -> None:
     with headed(plane.folder, {}) as head:
         plane.start("--ray-address", head.address)
         recovered(plane, lambda: head_back_without_its_state(plane, head))
 
 
-def test_gone_for_good_jobs_go_on_in_a_new_cluster(plane: Plane) -> None:
+def test_row_30_gone_for_good_jobs_go_on_in_a_new_cluster(plane: Plane) -> None:
     """The cluster of `atoll serve --local` ends with its head, and another one takes its place."""
     plane.start("--local", "1x2x1")
 
@@ -279,7 +279,8 @@ def is_gcs(pid: int) -> bool:
 
 
 def recovered(plane: Plane, disaster: Callable[[], None]) -> None:
-    """The controller is stopped, so that it cannot have heard of the short job's end; then the disaster comes."""
+    """The controller is stopped, so that it cannot have heard of the short job's end; then the disaster comes. What
+    Ray does to the controller, which is a driver of the cluster that was, is for `atoll serve` to mend."""
     plane.both_train()
     pids = {name: plane.pid(name) for name in plane.jobs}
     controller = plane.until(lambda: controllers(plane), "the controller is found")[0]
@@ -287,7 +288,7 @@ def recovered(plane: Plane, disaster: Callable[[], None]) -> None:
     plane.until(plane.short_has_ended, "the short job's rank ended unheard")
     assert plane.job("short").state == "running"
     disaster()
-    os.kill(controller, signal.SIGKILL)
+    os.kill(controller, signal.SIGCONT)
     plane.until(lambda: plane.is_over("short", JobState.SUCCEEDED), "the short job's success is on record")
     assert (plane.job("short").step, len(plane.events("short", EventKind.EVALUATED))) == (SHORT_STEPS, 1)
     (resumed,) = plane.events("short", EventKind.RESUMED)

@@ -240,4 +240,6 @@ def test_the_database_away_and_back(plane: Plane, outage_s: float) -> None:
         assert api.post("/api/v1/jobs", json={"name": "after", "training": {"steps": 2}}).status_code == 201
         plane.submitted.append(api.get("/api/v1/jobs").json()["items"][0]["id"])
         plane.check_all_ran_once()
-    assert [process.poll() for process in plane.controllers.values()] == [None, None], "no controller died of it"
+    assert [process.poll() for process in plane.controllers.values()] == [None, None], (
+        "no controller died of it"
+    )

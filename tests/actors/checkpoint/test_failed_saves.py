@@ -160,7 +160,9 @@ def _save_nan(rank: Any, trainee: Any) -> dict[str, Any]:
     return {"results": store.drain(), "left": sorted(path.name for path in (rank.directory).iterdir())}
 
 
-def test_non_finite_weights_are_never_committed(run_gang: RunGang, tmp_path: Path, trainee: Any) -> None:
+def test_row_70_non_finite_weights_are_never_committed(
+    run_gang: RunGang, tmp_path: Path, trainee: Any
+) -> None:
     for told in run_gang(WORLD_SIZE, tmp_path / "c", _save_nan, trainee):
         first, second, third = told["results"]
         assert first.committed

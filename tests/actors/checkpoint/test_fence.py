@@ -37,7 +37,7 @@ def committed(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("newer", ["1-2", "1-10", "2-1"])
-def test_the_older_attempt_commits_no_more_and_prunes_nothing(tmp_path: Path, newer: str) -> None:
+def test_row_40_the_older_attempt_commits_no_more_and_prunes_nothing(tmp_path: Path, newer: str) -> None:
     old = attempt(tmp_path, "1-1")
     assert old.load_latest({"app": Weights()}) is None
     assert save(old, 5).committed
@@ -53,7 +53,7 @@ def test_the_older_attempt_commits_no_more_and_prunes_nothing(tmp_path: Path, ne
     assert save(new, 7).committed
 
 
-def test_an_older_attempt_does_not_begin(tmp_path: Path) -> None:
+def test_row_40_an_older_attempt_does_not_begin(tmp_path: Path) -> None:
     attempt(tmp_path, "2-3").load_latest({"app": Weights()})
     with pytest.raises(CheckpointLoadError, match="attempt 2-2 is over: attempt 2-3 has taken over"):
         attempt(tmp_path, "2-2").load_latest({"app": Weights()})
@@ -68,7 +68,7 @@ def test_an_older_attempt_does_not_begin(tmp_path: Path) -> None:
         (layout, "free_name"),  # after the last look at the fence, before the rename
     ],
 )
-def test_taken_over_in_the_middle_of_a_commit(
+def test_row_40_taken_over_in_the_middle_of_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:
     """Whatever the newer attempt saw when it began is what there is: nothing appears afterwards."""
@@ -88,6 +88,23 @@ def test_taken_over_in_the_middle_of_a_commit(
     assert not save(old, 6).committed
     assert seen == [5]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".fence-1-2", "step-00000005"]
+
+
+def test_row_64_parts_of_two_saves_of_one_step_are_never_read_together(tmp_path: Path) -> None:
+    """The same step saved again by a later attempt, as after a change of the plan, and its files mixed with the old
+    ones: as on an object store that shows some of them late."""
+    save(attempt(tmp_path, "1-1"), 4)
+    first, second = attempt(tmp_path, "1-2"), attempt(tmp_path, "1-3")
+    for store, value in ((first, 5.0), (second, 5.5)):
+        store.save(5, {"app": Weights(value)}, {}, asynchronous=False, protected=(4, 5))
+    assert committed(tmp_path) == ["step-00000005-2", "step-00000005", "step-00000004"]
+    (shard,) = (tmp_path / "step-00000005").glob("__*")
+    (tmp_path / "step-00000005-2" / shard.name).write_bytes(shard.read_bytes())
+    weights = Weights()
+    loaded = attempt(tmp_path, "1-4").load_latest({"app": weights})
+    assert loaded is not None
+    assert [skipped.name for skipped in loaded.skipped] == ["step-00000005-2"]
+    assert (loaded.path.name, weights.value.tolist()) == ("step-00000005", [5.0] * 4)
 
 
 def test_a_fence_is_the_newest_attempts() -> None:

@@ -151,7 +151,7 @@ def _die_at(rank: Any, at: Callable[[pytest.MonkeyPatch], None]) -> None:
         (_within_pruning, 3),
     ],
 )
-def test_kill_at_each_step_of_a_commit(
+def test_row_60_kill_at_each_step_of_a_commit(
     start_gang: Callable[..., Any],
     tmp_path: Path,
     at: Callable[[pytest.MonkeyPatch], None],

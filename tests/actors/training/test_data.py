@@ -106,7 +106,7 @@ def test_bpe_is_trained_on_the_training_part_alone(tmp_path: Path) -> None:
     step=st.integers(0, 50),
     seed=st.integers(0, 2**62),
 )
-def test_replicas_together_read_what_one_would(
+def test_row_74_replicas_together_read_what_one_would(
     tokens: int, length: int, share: int, replicas: int, step: int, seed: int
 ) -> None:
     text = torch.arange(tokens, dtype=torch.int32)

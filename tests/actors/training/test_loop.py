@@ -42,7 +42,7 @@ def test_only_rank_0_reports_and_every_step_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_resume_is_exact_to_the_bit(tmp_path: Path, asynchronous: bool) -> None:
+def test_rows_66_and_74_a_resume_is_exact_to_the_bit(tmp_path: Path, asynchronous: bool) -> None:
     spec = changed(job(), checkpoint={"every": 3, "asynchronous": asynchronous})
     whole = train_job(spec, tmp_path / "whole")[0]
     train_job(spec, tmp_path / "cut", stop_after=5)
@@ -52,7 +52,7 @@ def test_resume_is_exact_to_the_bit(tmp_path: Path, asynchronous: bool) -> None:
     assert resumed.of("evaluated") == whole.of("evaluated")
 
 
-def test_resume_under_another_plan_goes_on_as_before(tmp_path: Path) -> None:
+def test_row_72_resume_under_another_plan_goes_on_as_before(tmp_path: Path) -> None:
     spec = job(precision="fp64")
     whole = train_job(spec, tmp_path / "whole")[0]
     train_job(spec, tmp_path / "cut", stop_after=4)
@@ -73,7 +73,7 @@ def test_a_damaged_checkpoint_is_skipped_and_named(tmp_path: Path) -> None:
     assert losses(resumed) == losses(whole)[2:]
 
 
-def test_a_finished_job_trains_no_further(tmp_path: Path) -> None:
+def test_row_66_a_finished_job_trains_no_further(tmp_path: Path) -> None:
     spec = demo_job(steps=2, global_batch=4)
     first = train_job(spec, tmp_path)[0]
     again = train_job(spec, tmp_path, attempt=2)[0]

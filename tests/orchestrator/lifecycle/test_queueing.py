@@ -75,7 +75,9 @@ class TestPreemption:
         assert started == sorted(started)
         assert len(told(world, low, EventKind.PREEMPTED)) == 1
 
-    def test_one_that_does_not_go_is_ended_by_force_after_its_grace(self, world: World) -> None:
+    def test_row_62_one_that_does_not_go_is_ended_by_force_after_its_grace_and_not_before(
+        self, world: World
+    ) -> None:
         low = world.submit(spec("low", ranks=8, steps=10_000, queue={"preemptible": True, "grace_s": 30.0}))
         world.until(lambda: world.state(low) is JobState.RUNNING)
         gang = world.cluster.only_gang()

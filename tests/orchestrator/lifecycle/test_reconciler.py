@@ -117,7 +117,7 @@ def test_a_job_that_can_never_fit_says_so(world: World) -> None:
     assert world.kinds(job_id).count("queued") == 1
 
 
-def test_slots_are_free_only_when_processes_are_gone(world: World) -> None:
+def test_row_34_slots_are_free_only_when_processes_are_gone(world: World) -> None:
     first = world.submit(spec("first", ranks=8, steps=1))
     second = world.submit(spec("second", ranks=8, steps=1))
     world.until(lambda: world.state(first).is_terminal)
