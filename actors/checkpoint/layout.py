@@ -3,8 +3,8 @@
 - `.attempt-{attempt}-step-{n}`: being written; nobody but the attempt that made it looks inside.
 - `step-{n:08d}` or `step-{n:08d}-{sequence}`: committed; the sequence (2, 3, ...) parts several of one step.
 - `.pruned-{name}`: on its way out.
-- `.fence-{attempt}`: an empty file; attempts older than it commit nothing any more. Ranks on a node that was cut off may
-  write on for minutes, and theirs is not the attempt that the job is on.
+- `.fence-{attempt}`: an empty file; attempts older than it commit nothing any more. Ranks on a node that was cut off
+  may write on for minutes, and theirs is not the attempt that the job is on.
 """
 
 from __future__ import annotations

@@ -285,6 +285,24 @@ def test_the_queue_policy_reaches_the_controller(render: Render) -> None:
     assert str(file.parent) in [mount["mountPath"] for mount in controller["volumeMounts"]]
 
 
+def test_the_heads_state_in_a_claim_of_its_own(render: Render) -> None:
+    """Ray's embedded RocksDB: the head alone has it, and the Redis that KubeRay knows of is not asked for."""
+    objects = render(TRIAL, "ray.head.faultTolerance.rocksdbClaim=gcs-state")
+    (cluster,) = of_kind(objects, "RayCluster")
+    assert "gcsFaultToleranceOptions" not in cluster["spec"]
+    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]
+    told = environment(head["containers"][0])
+    assert told["RAY_gcs_storage"] == "rocksdb"
+    (volume,) = (one for one in head["volumes"] if one["name"] == "gcs")
+    assert volume["persistentVolumeClaim"] == {"claimName": "gcs-state"}
+    (mount,) = (one for one in head["containers"][0]["volumeMounts"] if one["name"] == "gcs")
+    assert told["RAY_gcs_storage_path"].startswith(mount["mountPath"] + "/")
+    for group in cluster["spec"]["workerGroupSpecs"]:
+        worker = group["template"]["spec"]
+        assert "RAY_gcs_storage" not in environment(worker["containers"][0])
+        assert "gcs" not in {one["name"] for one in worker["volumes"]}
+
+
 WRONG = [
     ("nonsense=1", "nonsense"),
     ("api.replica=2", "replica"),
@@ -299,6 +317,10 @@ WRONG = [
     ("ray.address=somewhere", "address"),
     ("ray.version=newest", "version"),
     ("ray.head.faultTolerance.redisAddress=redis", "redisAddress"),
+    (
+        "ray.head.faultTolerance.redisAddress=r:6379,ray.head.faultTolerance.rocksdbClaim=gcs",
+        "two places for one state",
+    ),
     ("ray.workerGroups[0].name=l0", "accelerators"),
     ("postgresql.enabled=yes-please", "enabled"),
     ("logJson=1", "logJson"),
