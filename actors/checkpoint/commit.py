@@ -100,6 +100,8 @@ class Writer:
     plan: Mapping[str, Any]
     damaged: Collection[str]
     """Names that the last load found damaged; they do not count for `keep`."""
+    remove: Callable[[Path], object]
+    """Takes away a directory that was set aside, some time."""
     protected: Collection[int] = ()
     """Steps whose checkpoints stay beside the `keep` newest."""
 
@@ -227,7 +229,7 @@ class Writer:
                 (self.directory / name).rename(aside)
             except OSError:
                 continue
-            remove_tree(aside)
+            self.remove(aside)
             key = layout.parse_committed(name)
             assert key is not None, f"{name} is not the name of a committed checkpoint"
             removed.append(key[0])

@@ -8,6 +8,8 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
+from collections import deque
 from pathlib import Path
 
 LASTING = frozenset(
@@ -51,6 +53,39 @@ def write_durably(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     aside.rename(path)
     sync_directory(path.parent)
+
+
+class Remover:
+    """Removes directories one after the other in a thread that nobody has to wait for: on slow storage a large one
+    takes minutes. What is left when the process ends is for the next attempt to remove."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Path] = deque()
+        self._thread: threading.Thread | None = None
+
+    def remove(self, path: Path) -> None:
+        """Returns at once."""
+        with self._lock:
+            self._waiting.append(path)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="removal", daemon=True)
+                self._thread.start()
+
+    def settle(self, patience_s: float) -> None:
+        """Waits until nothing is left to remove, at most `patience_s`."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(patience_s)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                path = self._waiting.popleft()
+            remove_tree(path)
 
 
 def remove_tree(path: Path) -> bool:

@@ -30,6 +30,11 @@ def pruned_name(name: str) -> str:
     return _PRUNED_PREFIX + name
 
 
+def aside_name(leftover: str) -> str:
+    """The same for something of `leftovers`, which may be on its way out already."""
+    return leftover if leftover.startswith(_PRUNED_PREFIX) else pruned_name(leftover)
+
+
 def parse_committed(name: str) -> tuple[int, int] | None:
     """(step, sequence) of a committed checkpoint's name, None for every other name."""
     match = _COMMITTED.fullmatch(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,6 +72,8 @@ class Reader:
     peers: Peers
     attempt: str
     plan: Mapping[str, Any]
+    remove: Callable[[Path], object] = remove_tree
+    """Takes away a directory that was set aside, some time."""
     bytes_read: int = 0
     """Of checkpoints' files, by this rank: each is read once to be verified, and its parts once more to be loaded."""
 
@@ -125,8 +127,13 @@ class Reader:
         names = self._names()
         if (newer := layout.fenced_by(names, self.attempt)) is not None:
             raise PermissionError(f"attempt {self.attempt} is over: attempt {newer} has taken over")
-        for name in layout.leftovers(names, self.attempt) + layout.older_fences(names, self.attempt):
-            remove_tree(self.directory / name)
+        for name in layout.older_fences(names, self.attempt):
+            (self.directory / name).unlink(missing_ok=True)
+        for name in layout.leftovers(names, self.attempt):
+            aside = self.directory / layout.aside_name(name)
+            with contextlib.suppress(FileNotFoundError):  # its attempt lives and has just committed it
+                (self.directory / name).rename(aside)
+                self.remove(aside)
 
     def _names(self) -> list[str]:
         return [path.name for path in self.directory.iterdir()] if self.directory.exists() else []

@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 
 from actors.checkpoint import layout, rng
 from actors.checkpoint.commit import RNG_KEY, SaveResult, Snapshot, Writer, describe, rank_key
+from actors.checkpoint.disk import Remover
 from actors.checkpoint.peers import Peers
 from actors.checkpoint.restore import CheckpointLoadError, LoadResult, Reader, Skipped
 from actors.checkpoint.staging import non_finite, snapshot
@@ -59,6 +60,7 @@ class CheckpointStore:
         self._thread: threading.Thread | None = None
         self._finished: deque[SaveResult] = deque()
         self._bytes_read = 0
+        self._remover = Remover()
         self.skipped: tuple[Skipped, ...] = ()
         """What the last `load_latest` found to be no good, newest first; also when it returned None."""
 
@@ -87,6 +89,7 @@ class CheckpointStore:
             plan=self._plan,
             damaged=frozenset(one.name for one in self.skipped),
             protected=frozenset(protected),
+            remove=self._remover.remove,
         )
 
         def write(stall_s: float | None) -> None:
@@ -138,10 +141,23 @@ class CheckpointStore:
             results.append(self._finished.popleft())
         return results
 
+    def tidy(self, patience_s: float) -> None:
+        """Waits until what was pruned or left over is gone, at most `patience_s`."""
+        self._remover.settle(patience_s)
+
+    def _reader(self) -> Reader:
+        return Reader(
+            directory=self._directory,
+            peers=self._peers,
+            attempt=self._attempt,
+            plan=self._plan,
+            remove=self._remover.remove,
+        )
+
     def newest_step(self) -> int | None:
         """The step of the newest committed checkpoint by its name alone: none of its files is read. None without one,
         and where the directory cannot be listed. Collective."""
-        reader = Reader(directory=self._directory, peers=self._peers, attempt=self._attempt, plan=self._plan)
+        reader = self._reader()
         try:
             return reader.newest_step()
         except CheckpointLoadError:
@@ -160,7 +176,7 @@ class CheckpointStore:
         cannot be listed, or when the state was left half loaded.
         """
         self.wait()
-        reader = Reader(directory=self._directory, peers=self._peers, attempt=self._attempt, plan=self._plan)
+        reader = self._reader()
         try:
             result, self.skipped = reader.load_latest(state)
         finally:

@@ -22,6 +22,8 @@ from orchestrator.lifecycle.reports import EventKind
 from orchestrator.spec import JobSpec
 
 T = TypeVar("T")
+TIDY_S = 5.0
+"""Wait of a job that has succeeded for the removal of what it pruned; nobody removes the rest."""
 BEST_NAME = "best.json"
 """Beside the checkpoints: which one had the smallest held-back loss."""
 
@@ -218,6 +220,7 @@ class Checkpoints:
         goes on from the last good checkpoint and tries again.
         """
         self.settle()
+        self._store.tidy(TIDY_S)
         if self._failure is not None:
             raise RuntimeError(f"the last checkpoint could not be saved: {self._failure}")
 

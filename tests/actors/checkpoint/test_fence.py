@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from actors.checkpoint import CheckpointLoadError, CheckpointStore, commit, layout
+from actors.checkpoint import CheckpointLoadError, CheckpointStore, commit, disk, layout
 
 
 class Weights:
@@ -81,6 +82,7 @@ def test_row_40_taken_over_in_the_middle_of_a_commit(
         monkeypatch.setattr(module, name, original)
         new = attempt(tmp_path, "1-2")
         found = new.load_latest({"app": Weights()})
+        new.tidy(60.0)
         seen.append(found and found.step)
         return original(*arguments)
 
@@ -88,6 +90,37 @@ def test_row_40_taken_over_in_the_middle_of_a_commit(
     assert not save(old, 6).committed
     assert seen == [5]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".fence-1-2", "step-00000005"]
+
+
+def test_row_68_removing_old_checkpoints_is_waited_for_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storage on which it takes for ever: saves go on, the next attempt begins, and it all goes in the end."""
+    begun, may_go = threading.Event(), threading.Event()
+
+    def slow(path: Path) -> bool:
+        begun.set()
+        assert may_go.wait(60.0)
+        return original(path)
+
+    original = disk.remove_tree
+    monkeypatch.setattr(disk, "remove_tree", slow)
+    store = attempt(tmp_path, "1-1")
+    try:
+        for step in (1, 2, 3):
+            assert save(store, step).pruned == ((step - 1,) if step > 1 else ())
+        assert begun.wait(60.0)
+        (tmp_path / layout.writing_name("1-1", 4)).mkdir()  # as a kill leaves it
+        after = attempt(tmp_path, "1-2")
+        loaded = after.load_latest({"app": Weights()})
+        assert loaded is not None
+        assert loaded.step == 3
+        assert len([path for path in tmp_path.iterdir() if path.name.startswith(".pruned-")]) == 3
+    finally:
+        may_go.set()
+    for one in (store, after):
+        one.tidy(60.0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".fence-1-2", "step-00000003"]
 
 
 def test_row_64_parts_of_two_saves_of_one_step_are_never_read_together(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from actors.checkpoint import commit
+from actors.checkpoint import commit, disk
 
 WORLD_SIZE = 2
 POINTS = 12
@@ -52,6 +52,7 @@ def _live(rank: Any, attempt: str, saves: int) -> None:
     store = rank.store(attempt=attempt, keep=2)
     loaded = store.load_latest({"app": one})
     step = 0 if loaded is None else loaded.step
+    store.tidy(60.0)
     rank.tell((step, store.skipped, one.equals(Known(mesh, step))))
     for _ in range(saves):
         step += 1
@@ -127,7 +128,7 @@ def _before_pruning(patch: pytest.MonkeyPatch) -> None:
 
 
 def _within_pruning(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commit, "remove_tree", _die)
+    patch.setattr(disk, "remove_tree", _die)
 
 
 def _die_at(rank: Any, at: Callable[[pytest.MonkeyPatch], None]) -> None:
@@ -138,6 +139,7 @@ def _die_at(rank: Any, at: Callable[[pytest.MonkeyPatch], None]) -> None:
         if step == 3 and rank.rank == 0:
             at(pytest.MonkeyPatch())
         store.save(step, {"app": Known(mesh, step)}, {}, False)
+    store.tidy(60.0)
 
 
 @pytest.mark.parametrize(

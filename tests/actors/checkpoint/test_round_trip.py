@@ -94,6 +94,7 @@ def _save_many(rank: Any, trainee: Any, keep: int, steps: list[int]) -> list[Any
     for step in steps:
         store.save(step, {"app": one}, {"cursor": step}, True)
     store.wait()
+    store.tidy(60.0)
     return store.drain()
 
 
