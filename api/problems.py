@@ -21,6 +21,7 @@ from orchestrator.store.errors import (
     JobAlreadyEndedError,
     JobNotFoundError,
     StoreError,
+    is_full,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -200,6 +201,16 @@ def database_down() -> ProblemError:
     )
 
 
+def database_full() -> ProblemError:
+    return ProblemError(
+        503,
+        "database-unavailable",
+        "The database has no room left on its disk: it can be read, but nothing can be stored, and no job starts, "
+        "until there is. Jobs that run keep running.",
+        headers={"Retry-After": "30"},
+    )
+
+
 def internal() -> ProblemError:
     """500: says nothing of the inside; the log has the traceback under the request id."""
     return ProblemError(
@@ -227,7 +238,7 @@ def install(app: FastAPI) -> None:
         return render(from_http(error, request), request.url.path)
 
     async def on_database(request: Request, error: Exception) -> Response:
-        return render(database_down(), request.url.path)
+        return render(database_full() if is_full(error) else database_down(), request.url.path)
 
     app.add_exception_handler(ProblemError, on_problem)
     app.add_exception_handler(RequestValidationError, on_validation)

@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError
+
+DISK_FULL = "53100"
+"""PostgreSQL's code (Appendix A of its manual)."""
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether the database refused a write for want of room on its disk.
+
+    SQLite ends the transaction then, and going back to a savepoint of it is a second error, with the first as context.
+    """
+    while error is not None:
+        cause = error.orig if isinstance(error, DBAPIError) else None
+        code, state = getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None)
+        if code == sqlite3.SQLITE_FULL or state == DISK_FULL:
+            return True
+        error = error.__context__
+    return False
+
 
 class StoreError(Exception):
     """Base of the errors below."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jsonschema
+import psycopg
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
 
 from api import web
 from api.app import create_app
 from orchestrator.settings import Settings
+from orchestrator.store.errors import is_full
 from tests.api.conftest import job_file
 
 
@@ -44,6 +49,26 @@ def test_database_down(without_database: TestClient, path: str) -> None:
     assert answer.json()["type"] == "urn:atoll:problem:database-unavailable"
     assert answer.headers["retry-after"]
     assert "nobody" not in answer.text
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_database_without_room_says_so_and_can_be_read(client: TestClient, app: FastAPI) -> None:
+    @event.listens_for(app.state.database.engine, "connect")
+    def no_larger(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes its present size for the least
+
+    app.state.database.engine.dispose()
+    answers = [client.post("/api/v1/jobs", json=job_file()) for _ in range(50)]
+    full = next(answer for answer in answers if answer.status_code != 201)
+    assert full.status_code == 503
+    assert full.json()["detail"].startswith("The database has no room left on its disk")
+    assert client.get("/api/v1/jobs").status_code == 200
+    assert client.get("/readyz").status_code == 200
+
+
+def test_postgresqls_code_for_a_full_disk_is_known() -> None:
+    assert is_full(DBAPIError("INSERT", {}, psycopg.errors.DiskFull("could not extend file")))
+    assert not is_full(DBAPIError("INSERT", {}, psycopg.errors.AdminShutdown("terminating connection")))
 
 
 def test_probes_and_numbers_with_the_database_down(without_database: TestClient) -> None:
