@@ -137,6 +137,7 @@ class _Controller:
         return ExitCode.STOPPED
 
     def _lead(self, lease: Lease) -> None:
+        self._database.now()  # first asked here, where no thread waits for it with a connection in its hands
         launcher = self._connect(lease)
         if launcher is None:
             return
