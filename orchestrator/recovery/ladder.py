@@ -75,7 +75,8 @@ class History:
         """What the next supervisor needs of it beside repairs and deaths, as JSON values; `saved`: step of the newest
         checkpoint by now."""
         spent = {} if saved > self.saved else {blame.value: n for blame, n in self.spent.items()}
-        return {"own": self.own, "saved": max(saved, self.saved), "replaced": self.replaced, **spent}
+        replaced = {"replaced": self.replaced} if self.replaced else {}
+        return {"own": self.own, "saved": max(saved, self.saved), **replaced, **spent}
 
     @classmethod
     def of(
