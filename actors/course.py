@@ -31,6 +31,7 @@ from orchestrator.lifecycle.reports import (
     LogTail,
     Outcome,
     RankFacts,
+    Unwanted,
 )
 from orchestrator.lifecycle.said import real
 from orchestrator.lifecycle.states import Reason
@@ -47,6 +48,10 @@ LOGS_LIMIT_BYTES = 16 << 20
 _KINDS = {Cause.NODE_LOST: EventKind.NODE_LOST, Cause.HUNG: EventKind.HUNG}
 """Events of failures that are no death of a rank, and the reason of the job meanwhile."""
 _REASONS = {Cause.NODE_LOST: Reason.NODE_LOST, Cause.HUNG: Reason.HUNG}
+
+
+class MadeWay:
+    """All ranks of an attempt have saved and ended because they were asked to, so that a slow node can be left."""
 
 
 class NotCertifiedError(RuntimeError):
@@ -73,6 +78,8 @@ class Course:
         """Newest finished step, over all attempts of this supervisor."""
         self.ranks: tuple[RankFacts, ...] = ()
         self.logs: tuple[LogTail, ...] = ()
+        self._saves = True
+        """The newest checkpoint was written."""
         self.outcome: Outcome | None = None
         self.reason = Reason.NONE
         self.message = ""
@@ -80,6 +87,16 @@ class Course:
     @property
     def attempt(self) -> int:
         return self._attempt.number
+
+    @property
+    def unwanted(self) -> Unwanted | None:
+        """A slow node that the gang would go on without, while it trains."""
+        if self.phase is not GangPhase.RUNNING:
+            return None
+        mender = self.mender
+        return mender.handover.unwanted(
+            self.health.unwanted, replaced=mender.history.replaced, saves=self._saves
+        )
 
     def cancel(self) -> None:
         """Ends the gang soon; a gang that has ended stays as it is."""
@@ -133,13 +150,15 @@ class Course:
             await self._inbox.unless_asked(asyncio.gather(self._gang.open(), self._vaults.start()))
         except (RayError, ValueError) as error:
             raise StartFailedError(str(error)) from error
-        while (failure := await self._run_attempt()) is not None:
-            await self.mender.repair(failure, self.step)
+        while (end := await self._run_attempt()) is not None:
+            await (
+                self.mender.hand_over() if isinstance(end, MadeWay) else self.mender.repair(end, self.step)
+            )
             self._attempt = Attempt(self.attempt + 1, self.mender.slots)
             self.ranks = ()
         return Outcome.SUCCEEDED, Reason.COMPLETED, f"Completed {self.step} steps."
 
-    async def _run_attempt(self) -> Failure | None:
+    async def _run_attempt(self) -> Failure | MadeWay | None:
         """Runs the ranks once; None when all of them succeeded. No rank of it lives when this returns; those of an
         attempt that is given up end with the gang."""
         attempt = self._attempt
@@ -147,14 +166,14 @@ class Course:
             EventKind.ATTEMPT_STARTED, f"Attempt {attempt.number}: starting {attempt.world_size} ranks."
         )
         try:
-            failure = await self._drive(attempt)
+            end = await self._drive(attempt)
         except (EndedOnRequestError, NotCertifiedError) as error:
             asked = error.request if isinstance(error, EndedOnRequestError) else None
             await self._halt(attempt, grace_s=asked.grace_s if asked else 0.0)
             outcome = asked.outcome.value if asked else "not-certified"
             self._write(EventKind.ATTEMPT_ENDED, f"Attempt {attempt.number} ended.", self._ended(outcome))
             raise
-        if failure is None:
+        if end is None:
             self.mender.stepped(self.step, time.time())
             self._write(
                 EventKind.ATTEMPT_ENDED, f"Attempt {attempt.number} succeeded.", self._ended("succeeded")
@@ -162,6 +181,14 @@ class Course:
             await self._keep_logs(attempt.number)
             return None
         self.phase = GangPhase.RECOVERING
+        if isinstance(end, MadeWay):
+            self.message = "A slow node is being left."
+            saved = kept(self.step, self.mender.saved, 0.0, by_themselves=True)
+            message = f"Attempt {attempt.number} ended to leave a slow node.{saved}"
+            self._write(EventKind.ATTEMPT_ENDED, message, self._ended("made-way"))
+            await self._keep_logs(attempt.number)
+            return end
+        failure = end
         self.reason = _REASONS.get(failure.cause, Reason.RANK_DIED)
         self.message = failure.summary
         self.mender.broke(failure.at)
@@ -171,7 +198,7 @@ class Course:
         await self._keep_logs(attempt.number)
         return failure
 
-    async def _drive(self, attempt: Attempt) -> Failure | None:
+    async def _drive(self, attempt: Attempt) -> Failure | MadeWay | None:
         """From the fork to the end of the attempt's ranks."""
         self._take_losses(attempt)
         if (known := attempt.failure(settled=False)) is not None:
@@ -184,7 +211,8 @@ class Course:
         trouble_since = None if forked else time.monotonic()
         phase_ends = time.monotonic() + self._times.ranks_start_s
         hangs: HangWatch | None = None
-        certified = False
+        certified = asked_to_end = False
+        began_s = time.monotonic()
         while True:
             wake = hangs.look_at if hangs is not None else phase_ends
             if trouble_since is not None:
@@ -197,7 +225,7 @@ class Course:
             elif isinstance(news, NodeLoss) and news.node in self._gang.nodes:
                 attempt.lose(news)
             if attempt.finished:
-                return None
+                return MadeWay() if asked_to_end and self.step < self._spec.training.steps else None
             if attempt.troubled or trouble_since is not None:
                 trouble_since = trouble_since or time.monotonic()
                 if (failure := self._explain(attempt, trouble_since)) is not None:
@@ -208,15 +236,26 @@ class Course:
                 certified = True
                 phase_ends = time.monotonic() + self._times.build_s
             if hangs is not None:
+                asked_to_end = asked_to_end or await self._make_way(attempt)
                 if time.monotonic() < hangs.look_at:
                     continue
                 if hang := await self._inbox.unless_asked(hangs.look(attempt.awaited)):
                     return _of_hang(hang, attempt)
             elif certified and attempt.all_ready:
-                self._begin_training(attempt)
+                self._begin_training(attempt, time.monotonic() - began_s)
                 hangs = HangWatch(self._gang, attempt.number, self._pace, self._times)
             elif time.monotonic() >= phase_ends:
                 return Failure(Cause.TIMED_OUT, time.time(), _waited(attempt, certified=certified))
+
+    async def _make_way(self, attempt: Attempt) -> bool:
+        """Asks the ranks to save and end, once the nodes are ready that some of them are to go to."""
+        handover = self.mender.handover
+        handover.prepare()
+        if not handover.is_prepared:
+            return False
+        self.mender.asked_to_make_way(time.time())
+        await self._inbox.unless_asked(self._gang.ask_to_stop(attempt.number))
+        return True
 
     def _explain(self, attempt: Attempt, trouble_since: float) -> Failure | None:
         """The root cause of what began at `trouble_since`; None while it may still arrive."""
@@ -263,6 +302,8 @@ class Course:
         if isinstance(step := data.get("step"), int):
             if kind is EventKind.RESUMED:
                 self.step = max(self.step, step)
+            if kind in (EventKind.CHECKPOINT_COMMITTED, EventKind.CHECKPOINT_FAILED):
+                self._saves = kind is EventKind.CHECKPOINT_COMMITTED
             if kind in (EventKind.RESUMED, EventKind.CHECKPOINT_COMMITTED):
                 self.mender.saved = max(self.mender.saved, step)
 
@@ -310,11 +351,11 @@ class Course:
         self._write(EventKind.CERTIFIED, "Every rank sits where it was placed.", certificate.as_json())
         await self._gang.go(attempt.number)
 
-    def _begin_training(self, attempt: Attempt) -> None:
+    def _begin_training(self, attempt: Attempt, start_s: float) -> None:
         since_failure = self.mender.ready()
         data = {} if since_failure is None else {"seconds": since_failure}
         self._pace.begin_attempt()
-        self.health.begin(attempt.number, attempt.slots)
+        self.health.begin(attempt.number, attempt.slots, start_s=start_s)
         self._write(EventKind.TRAINING_STARTED, f"All {attempt.world_size} ranks are ready.", data)
         self.phase, self.reason, self.message = GangPhase.RUNNING, Reason.NONE, ""
 

@@ -88,7 +88,13 @@ class Gang:
 
         Agents are created at once; Ray keeps them waiting for their bundles, so nothing here waits for anything twice.
         """
-        await self._take_nodes(self.nodes)
+        await self._take_nodes(self.nodes, self._slots)
+
+    async def prepare(self, slots: Sequence[Slot]) -> None:
+        """Agents on the nodes of `slots` that have none, while the ranks go on: a `move` there is then short. Raises
+        as `open`."""
+        nodes = dict.fromkeys(slot.node for slot in slots)
+        await self._take_nodes([node for node in nodes if node not in self._agents], slots)
 
     async def move(self, slots: Sequence[Slot]) -> None:
         """The gang on `slots` from now on: nodes that have none of them are given back, new ones are taken as by
@@ -96,10 +102,9 @@ class Gang:
         self._slots = tuple(slots)
         wanted = set(self.nodes)
         await self._leave_nodes([node for node in self._agents if node not in wanted])
-        await self._take_nodes([node for node in self.nodes if node not in self._agents])
+        await self._take_nodes([node for node in self.nodes if node not in self._agents], self._slots)
 
-    async def _take_nodes(self, nodes: Sequence[str]) -> None:
-        slots = self._slots
+    async def _take_nodes(self, nodes: Sequence[str], slots: Sequence[Slot]) -> None:
         try:
             resources = await _in_thread(ray_nodes.resources_by_host, self._times.agents_start_s)
             await _in_thread(
@@ -129,8 +134,12 @@ class Gang:
 
     async def replace_agents(self, hanging: Collection[str]) -> None:
         """New agents wherever one is gone, and on the nodes `hanging`; each takes over the same bundle."""
-        watched = self._watched()
-        lost = [agent for node, agent in self._agents.items() if node not in watched or node in hanging]
+        watched, own = self._watched(), self.nodes
+        lost = [
+            agent
+            for node, agent in self._agents.items()
+            if node in own and (node not in watched or node in hanging)
+        ]
         for agent in lost:
             _kill(agent.actor)
             if agent.watch is not None:
@@ -148,7 +157,7 @@ class Gang:
         except (RayError, TimeoutError) as error:
             raise RanksNotStartedError({first.node: _refusal(error, self._times.ranks_start_s)}) from error
         order = RankOrder(**{**_fields(order), "rendezvous": tuple(rendezvous)})
-        answers = await self._ask_each(lambda a: a.actor.start.remote(order_for(a.node, order)), self._agents)
+        answers = await self._ask_each(lambda a: a.actor.start.remote(order_for(a.node, order)), self.nodes)
         failed = {n: answer for n, answer in answers.items() if isinstance(answer, BaseException)}
         if failed:
             raise RanksNotStartedError({n: _refusal(e, self._times.call_s) for n, e in failed.items()})
@@ -156,10 +165,10 @@ class Gang:
 
     async def go(self, attempt: int) -> None:
         """Lets the ranks begin. An agent that is gone is told of by its watch, here as everywhere."""
-        await self._ask_all(lambda a: a.actor.go.remote(attempt), self._agents)
+        await self._ask_all(lambda a: a.actor.go.remote(attempt), self.nodes)
 
     async def ask_to_stop(self, attempt: int) -> None:
-        await self._ask_all(lambda a: a.actor.ask_to_stop.remote(attempt), self._agents)
+        await self._ask_all(lambda a: a.actor.ask_to_stop.remote(attempt), self.nodes)
 
     async def standings(self, attempt: int) -> dict[int, Standing]:
         """By rank what it was last known to do. Ranks of agents that do not answer are left out."""

@@ -17,7 +17,7 @@ import structlog
 from orchestrator.health.finding import Category, Finding
 from orchestrator.health.live import LiveHealth
 from orchestrator.health.news import News, NewsDesk, Turn
-from orchestrator.health.policy import replacement
+from orchestrator.health.policy import Replacement, replacement
 from orchestrator.lifecycle.reports import EventKind, HealthReport
 from orchestrator.placement.mesh import Mesh
 from orchestrator.spec.job import JobSpec
@@ -26,7 +26,8 @@ from orchestrator.topology.fabric import Slot
 log = structlog.get_logger(__name__)
 
 REPAIR_S = 60.0
-"""What doing without a node is taken to cost: ranks end, others start from the checkpoint and catch up."""
+"""What doing without a node is taken to cost until an attempt has been started: ranks save and end, others start from
+the checkpoint."""
 TOLD_EVERY_S = 3.0
 """Between two reports of the state: findings grow all the time."""
 
@@ -48,10 +49,15 @@ class HealthWatch:
         """Of attempts before, which have not been told."""
         self._changed = False
         self._told_at_s = -TOLD_EVERY_S
+        self._repair_s = REPAIR_S
+        self.unwanted: Replacement | None = None
+        """The node that the job would go on without, as long as that is so."""
 
-    def begin(self, attempt: int, slots: Sequence[Slot]) -> None:
-        """Fresh ranks: what was learned of others says nothing about them."""
+    def begin(self, attempt: int, slots: Sequence[Slot], *, start_s: float = REPAIR_S) -> None:
+        """Fresh ranks: what was learned of others says nothing about them. They took `start_s` from their order to
+        the moment that all were ready, and so will the next."""
         self._end_attempt()
+        self._repair_s = start_s
         mesh = Mesh.of(self._spec.parallelism)
         self._live = LiveHealth(attempt, mesh, [slot.node for slot in slots])
         self._desk = NewsDesk()
@@ -76,15 +82,14 @@ class HealthWatch:
         self._advise(self._live.step)
 
     def _advise(self, step: int) -> None:
-        chosen = replacement(
+        self.unwanted = chosen = replacement(
             self._spec.health.stragglers,
             self._findings,
             step=step,
             total_steps=self._spec.training.steps,
-            repair_s=REPAIR_S,
-            kept=frozenset(self._advised),
+            repair_s=self._repair_s,
         )
-        if chosen is not None:
+        if chosen is not None and chosen.node not in self._advised:
             self._advised.add(chosen.node)
             sentence = f"Node {chosen.node} is worth replacing: {chosen.reason}."
             self._tell(EventKind.REPLACEMENT_ADVISED, sentence, asdict(chosen))
@@ -102,6 +107,7 @@ class HealthWatch:
         return told
 
     def _end_attempt(self) -> None:
+        self.unwanted = None
         report = self._report() if self._changed else None
         self._changed = False
         if report is not None:

@@ -43,10 +43,14 @@ class Inbox:
     def put(self, news: News) -> None:
         self._news.put_nowait(news)
 
+    def wake(self) -> None:
+        """Whoever waits here is to look again at what it knows."""
+        self._news.put_nowait(None)
+
     def ask(self, request: EndRequest) -> None:
         """Whoever waits here is to end."""
         self.asked = request
-        self._news.put_nowait(None)
+        self.wake()
 
     async def next(self, wake: float) -> News | None:
         """The next news, or None at time `wake` of the monotonic clock. EndedOnRequestError when the job is to end."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ray.exceptions import RayError
 
 from actors.gang import Gang, StartFailedError
+from actors.handover import Handover
 from actors.inbox import Inbox
 from actors.outage import Outage
 from actors.reservations import NodeTooSmallError
@@ -56,6 +57,8 @@ class Mender:
         self._recovery = recovery
         self._write = write
         self._outage: Outage | None = None
+        self._trains = False
+        self.handover = Handover(gang, write, inbox.wake)
         self.history = History.of(order.restarts_used, order.deaths_at_step, order.spent)
         self.slots = order.slots
         self.fabric = order.fabric
@@ -73,9 +76,16 @@ class Mender:
     def broke(self, at: float) -> None:
         """A failure ended the training, `at`; an outage that goes on began earlier."""
         self._outage = self._outage or Outage(at)
+        self._outage.planned = False
+        self._trains = False
+
+    def asked_to_make_way(self, at: float) -> None:
+        """The ranks are to save and end, so that a slow node can be left."""
+        self._outage = Outage(at, planned=True)
 
     def ready(self) -> float | None:
         """All ranks are ready again: the seconds since the failure, None when there was none."""
+        self._trains = True
         if self._outage is None:
             return None
         self._outage.ready_at = time.time()
@@ -88,12 +98,20 @@ class Mender:
             self._outage = None
 
     def take_move(self, answer: Move | NoMove) -> None:
-        """The controller's answer; one that is not waited for is dropped."""
-        if self.lost_nodes and answer.revision == self.revision + 1:
+        """The controller's answer; one to another question than the one that is asked is dropped."""
+        if answer.revision != self.revision + 1:
+            return
+        if isinstance(answer, NoMove) and answer.slow:
+            self.handover.answered(answer)
+        elif self.lost_nodes:
             self._inbox.put(answer)
+        elif self._trains:  # else it is told again
+            self.handover.answered(answer)
+            self._inbox.wake()
 
     async def repair(self, failure: Failure, step: int) -> None:
         """Climbs the ladder until every node of the gang has an agent. GangOverError when there is no rung left."""
+        await self.hand_over()
         trouble: Failure | None = failure
         while trouble is not None:
             repair = next_repair(trouble, step, self.history, self._recovery, saved=self.saved)
@@ -107,11 +125,28 @@ class Mender:
                     await self._replace(repair)
             trouble = await self._staff(trouble)
 
+    async def hand_over(self) -> None:
+        """Leaves a slow node, where the controller has stored that; call while no rank lives. GangOverError as
+        `repair`."""
+        self._trains = False
+        move = await self.handover.take()
+        if move is None:
+            return
+        self._climb(Rung(move.rung), move.message, {"passed_over": list(move.passed_over), "planned": True})
+        failed = await self._carry_out(move)
+        self.history = self.history.replaced_one()
+        if failed:
+            await self._find_places(tuple(failed), [f"{move.rung}: {why}" for why in failed.values()])
+
     async def _replace(self, repair: Replace) -> None:
+        await self._find_places(repair.lost_nodes, list(repair.passed_over))
+        self.history = self.history.repaired()
+
+    async def _find_places(self, nodes: tuple[str, ...], passed_over: list[str]) -> None:
         """Other nodes for lost ones, one answer of the controller after the other, as nodes are lost meanwhile and
         spares fail too."""
-        lost, passed_over = self._since_failure().lost, list(repair.passed_over)
-        lost.update(repair.lost_nodes)
+        lost = self._since_failure().lost
+        lost.update(nodes)
         while lost.intersection(self._gang.nodes):
             asked_at = time.monotonic()
             answer = await self._ask(lost)
@@ -119,14 +154,13 @@ class Mender:
             if isinstance(answer, NoMove):
                 passed_over.append(f"{Rung.SPARE} and {Rung.ELSEWHERE}: {answer.message}")
                 self._climb(Rung.REQUEUE, "The gang ends; the whole job is placed again.", data)
-                message = f"Lost {', '.join(repair.lost_nodes)}; a new placement is needed: {answer.message}."
+                message = f"Lost {', '.join(nodes)}; a new placement is needed: {answer.message}."
                 raise GangOverError(Outcome.NODE_LOST, Reason.NODE_LOST, message)
             passed_over += [f"{Rung.SPARE}: {why}" for why in answer.passed_over]
             self._climb(Rung(answer.rung), answer.message, data)
             if failed := await self._carry_out(answer):
                 lost.update(failed)
                 passed_over += [f"{answer.rung}: {why}" for why in failed.values()]
-        self.history = self.history.repaired()
 
     async def _carry_out(self, answer: Move) -> dict[str, str]:
         """Why nodes that were to be taken could not be, by node."""

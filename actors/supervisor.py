@@ -64,6 +64,7 @@ class Supervisor:
             message=course.message,
             revision=mender.revision,
             lost_nodes=mender.lost_nodes,
+            unwanted=course.unwanted,
             spent=mender.history.carried(mender.saved),
             told_at=time.time(),
         )

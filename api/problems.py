@@ -20,6 +20,7 @@ from orchestrator.store.errors import (
     InvalidCursorError,
     JobAlreadyEndedError,
     JobNotFoundError,
+    NodeNotFoundError,
     StoreError,
     is_full,
 )
@@ -155,6 +156,8 @@ def from_store(error: StoreError) -> ProblemError:
     match error:
         case JobNotFoundError(job_id=job_id):
             return ProblemError(404, "no-such-job", f"There is no job {clean_text(job_id, 80)}.")
+        case NodeNotFoundError(name=name):
+            return ProblemError(404, "no-such-node", f"There is no node {clean_text(name, 80)}.")
         case JobAlreadyEndedError():
             return ProblemError(409, "job-already-ended", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         case IdempotencyConflictError():

@@ -426,10 +426,19 @@ class SlotView(Answer):
     rank: int | None
 
 
+class Cordon(Answer):
+    """Why no job is placed on a node."""
+
+    at: datetime
+    who: str
+    reason: str
+
+
 class NodeView(Answer):
     name: str
     alive: bool
     schedulable: bool
+    cordon: Cordon | None = None
     island: str | None
     leaf: str | None
     spine: str | None

@@ -18,6 +18,7 @@ from datetime import datetime
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -27,6 +28,7 @@ from atoll.answers import (
     CheckpointList,
     Cluster,
     ClusterGoodput,
+    Cordon,
     Event,
     EventPage,
     Goodput,
@@ -297,6 +299,17 @@ class AtollClient:
         }
         answer = self._transport.request("POST", "/api/v1/plan", params=asked, body=dict(spec))
         return self._typed(PlanAnswer, answer)
+
+    def cordon(self, node: str, reason: str) -> Cordon:
+        """No job is placed on the node from now on; one that is cordoned stays as it is."""
+        answer = self._transport.request(
+            "PUT", f"/api/v1/nodes/{quote(node, safe='')}/cordon", body={"reason": reason}
+        )
+        return self._typed(Cordon, answer)
+
+    def uncordon(self, node: str) -> None:
+        """The node takes work again, where nothing else forbids it."""
+        self._transport.request("DELETE", f"/api/v1/nodes/{quote(node, safe='')}/cordon")
 
     def cluster(self) -> Cluster:
         return self._typed(Cluster, self._transport.request("GET", "/api/v1/cluster"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,10 +18,24 @@ class SlotView(Body):
     rank: int | None
 
 
+class CordonView(Body):
+    at: datetime
+    who: str
+    """`atoll` for a slow node that a job has left; else whoever asked for it."""
+    reason: str
+
+
+class CordonRequest(Body):
+    reason: Annotated[str, Field(min_length=1, max_length=500)]
+    """Why no job is to be placed on the node."""
+
+
 class NodeView(Body):
     name: str
     alive: bool
     schedulable: bool
+    cordon: CordonView | None
+    """Why nothing is placed on it; null where Atoll was not told so (the cluster's own cordons have none)."""
     island: str | None
     leaf: str | None
     spine: str | None

@@ -8,11 +8,11 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.schemas.cluster import ClusterView, NodeView, SlotView
+from api.schemas.cluster import ClusterView, CordonView, NodeView, SlotView
 from orchestrator.placement.room import Holding, free_room
 from orchestrator.spec.sections import Tier
-from orchestrator.store import leases, nodes, placements
-from orchestrator.store.tables import ClusterNode
+from orchestrator.store import cordons, leases, nodes, placements
+from orchestrator.store.tables import ClusterNode, NodeCordon
 from orchestrator.topology.fabric import Slot
 
 Holders = Mapping[Slot, tuple[str, str, int]]
@@ -28,6 +28,7 @@ def cluster_view(session: Session, *, now: datetime) -> ClusterView:
     rows = nodes.every(session)
     held = placements.holders(session)
     counted = _count(rows, held)
+    cordoned = cordons.by_node(session)
     lease = leases.current(session)
     is_up = lease is not None and lease.is_held(now)
     problems = []
@@ -40,7 +41,7 @@ def cluster_view(session: Session, *, now: datetime) -> ClusterView:
         problems.extend(lease.cluster_message.splitlines())
     problems.extend(_lost_sentence(row, held) for row in rows if not row.alive)
     return ClusterView(
-        nodes=[_node_view(row, held) for row in rows],
+        nodes=[_node_view(row, held, cordoned.get(row.name)) for row in rows],
         total_slots=counted.total,
         free_slots=counted.free,
         controller="up" if is_up else "down",
@@ -68,7 +69,11 @@ def _lost_sentence(row: ClusterNode, held: Holders) -> str:
     return f"Node {row.name} is lost." + (f" {used} of its slots are still held by jobs." if used else "")
 
 
-def _node_view(row: ClusterNode, held: Holders) -> NodeView:
+def cordon_view(row: NodeCordon) -> CordonView:
+    return CordonView(at=row.at, who=row.who, reason=row.reason)
+
+
+def _node_view(row: ClusterNode, held: Holders, cordon: NodeCordon | None) -> NodeView:
     views = []
     for slot in _slots(row):
         job_id, job_name, rank = held.get(slot, (None, None, None))
@@ -77,6 +82,7 @@ def _node_view(row: ClusterNode, held: Holders) -> NodeView:
         name=row.name,
         alive=row.alive,
         schedulable=row.schedulable,
+        cordon=None if cordon is None else cordon_view(cordon),
         island=row.domains.get(Tier.ISLAND.value),
         leaf=row.domains.get(Tier.LEAF.value),
         spine=row.domains.get(Tier.SPINE.value),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from atoll.cli.cancel import cancel
+from atoll.cli.cordon import cordon, uncordon
 from atoll.cli.data import data
 from atoll.cli.demo import demo
 from atoll.cli.events import events
@@ -51,6 +52,8 @@ application.command("export")(export)
 application.command("generate")(generate)
 application.command("model")(model)
 application.command("cancel")(cancel)
+application.command("cordon")(cordon)
+application.command("uncordon")(uncordon)
 application.command("plan")(plan)
 application.command("simulate")(simulate)
 application.command("snapshot")(snapshot)

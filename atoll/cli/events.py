@@ -22,6 +22,8 @@ EVENT_STYLES = {
     "checkpoint-skipped": "yellow",
     "repair-started": "yellow",
     "moved": "yellow",
+    "replacement-advised": "yellow",
+    "replacement-put-off": "yellow",
     "repaired": "green",
     "finished": "bold",
 }

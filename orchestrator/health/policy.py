@@ -1,4 +1,4 @@
-"""What is done about a slow node: nothing, or doing without it after the next checkpoint. Decisions are values.
+"""What is done about a slow node: nothing, or doing without it from the next checkpoint on. Decisions are values.
 
 A node is replaced when that is sure to gain more than it costs: the rest of the job loses `step_cost_s` a step with it,
 and the repair takes some seconds once. What no other node would heal is left: slow data, garbage collection, uneven
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.health.finding import Category, Clock, Finding
+from orchestrator.health.finding import Category, Finding
 from orchestrator.health.verdict import Kind
 from orchestrator.spec.sections import Stragglers
 
@@ -22,6 +22,8 @@ GAIN = 3.0
 """What is to be won must be so many times what the repair costs: the estimate may be wrong, and the spare slow, too."""
 CORDON_ATTEMPTS = 2
 """Attempts in which a node was slow, of any job, after which no job is placed on it."""
+MOST_REPLACEMENTS = 3
+"""Of one job: where a fourth node is slow, too, it is not the nodes."""
 OF_A_NODE = frozenset({Kind.CONSTANT, Kind.ONSET, Kind.PERIODIC, Kind.NODE})
 
 
@@ -85,8 +87,6 @@ def _is_sure(one: Finding, step: int) -> bool:
         and one.ongoing
         and one.kind in OF_A_NODE
         and len(one.nodes) == 1
-        and one.clock
-        is not Clock.CPU  # ranks that share cores: another node of the same machine changes nothing
         and one.confidence >= CONFIDENT
         and step - one.from_step >= LASTED_STEPS
     )

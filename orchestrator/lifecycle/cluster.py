@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -28,6 +29,14 @@ class Sighting:
     message: str
     unreachable_s: float
     """For how long it has given none."""
+
+
+def without_cordoned(fabric: Fabric, cordoned: AbstractSet[str]) -> Fabric:
+    """The fabric in which nothing is placed on nodes of these names."""
+    if not cordoned:
+        return fabric
+    nodes = (replace(n, schedulable=n.schedulable and n.name not in cordoned) for n in fabric.nodes)
+    return replace(fabric, nodes=tuple(nodes))
 
 
 class ClusterWatch:
@@ -71,6 +80,7 @@ class ClusterWatch:
                 declared = self._declared()
                 merged = merge(declared.fabric, fabric)
                 fabric, self._problems = merged.fabric, (*declared.problems, *merged.conflicts)
+            fabric = without_cordoned(fabric, self._record.cordoned())
             before = self.newest().fabric
             self._set(before if fabric == before else fabric, "")
         self._tell(self.newest())

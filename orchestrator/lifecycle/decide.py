@@ -66,6 +66,15 @@ class Verdict:
     """Its supervisor is over: the placement is to be reaped."""
 
 
+def wants_answer(job: JobView, report: GangReport) -> bool:
+    """Whether the supervisor is to be told where ranks go: it has lost nodes, or it trains and would do without a slow
+    one, or has not carried out what is stored."""
+    if report.lost_nodes:
+        return True
+    behind = job.gang is not None and job.gang.revision == report.revision + 1
+    return report.phase is GangPhase.RUNNING and (report.unwanted is not None or behind)
+
+
 _STATE_OF_PHASE = {
     GangPhase.STARTING: JobState.STARTING,
     GangPhase.RUNNING: JobState.RUNNING,

@@ -1,4 +1,5 @@
-"""The controller's answer to a supervisor that lost nodes: where their ranks go while the rest of the gang stays.
+"""The controller's answer to a supervisor that lost nodes, or that would do without a slow one: where their ranks go
+while the rest of the gang stays.
 
 SQL owns the slots. So a change of a placement is stored before it is told, and told from what is stored: after a death
 of the controller between the two the supervisor, which still asks, hears of the very same change. One that has given
@@ -34,7 +35,11 @@ class Moves:
 
     def answer(self, view: JobView, report: GangReport, fabric: Fabric) -> None:
         """Decides, stores and tells. Does nothing where SQL and the supervisor do not stand at the same change, or the
-        job has changed since `view` was read: the supervisor asks on, and the next round looks again."""
+        job has changed since `view` was read: the supervisor asks on, and the next round looks again.
+
+        A gang that trains is told of a stored change as often as it has not carried it out: it asks no more once the
+        slow node is no finding any longer, and what is stored holds.
+        """
         gang = view.gang
         assert gang is not None
         if gang.revision == report.revision:
@@ -44,11 +49,12 @@ class Moves:
                 document = jobs.spec_of(session, view.id)
             found = decide(gang, report, document, fabric, placed_on, holdings)
             if isinstance(found, Refusal):
-                self._tell(view, NoMove(report.revision + 1, found.message))
+                self._tell(view, NoMove(report.revision + 1, found.message, slow=not report.lost_nodes))
                 return
             on = {slot.node for slot in found.placement.slots}
             known = {node.name: node for node in (*placed_on, *fabric.nodes) if node.name in on}
-            if not self._record.moved(view, report.lost_nodes, found, list(known.values())):
+            slow = None if report.lost_nodes else report.unwanted
+            if not self._record.moved(view, report.lost_nodes, found, list(known.values()), slow=slow):
                 return
         elif gang.revision != report.revision + 1:
             return
@@ -89,7 +95,10 @@ def decide(
         return Refusal("what the last repair gave back is still in use")
     if gang.replicas is not None:
         document = with_replicas(document, gang.replicas)
-    part = _part(gang, report, JobSpec.model_validate(document), fabric, placed_on, holdings)
+    spec = JobSpec.model_validate(document)
+    if not report.lost_nodes:
+        return _without_slow(gang, report, spec, fabric, placed_on, holdings)
+    part = _part(gang, frozenset(report.lost_nodes), spec, fabric, placed_on, holdings)
     found = moved_part(part)
     if isinstance(found, Moved):
         return found
@@ -103,15 +112,36 @@ def decide(
     return Refusal("; ".join(why), tuple(why))
 
 
-def _part(
+def _without_slow(
     gang: GangView,
     report: GangReport,
     spec: JobSpec,
     fabric: Fabric,
     placed_on: Sequence[Node],
     holdings: Sequence[Holding],
+) -> Moved | Refusal:
+    """Another place for the ranks of a slow node, whose slots are held until it has been left. No replica is given up
+    for it."""
+    slow = report.unwanted
+    if slow is None or slow.node not in {slot.node for slot in gang.slots}:
+        return Refusal("the job has no rank on the slow node")
+    node = fabric.node(slow.node)
+    if node is None or not node.alive:
+        return Refusal(f"node {slow.node} is lost")
+    found = moved_part(_part(gang, frozenset({slow.node}), spec, fabric, placed_on, holdings))
+    if isinstance(found, Refusal):
+        return found
+    return replace(found, left=(*found.left, *(slot for slot in gang.slots if slot.node == slow.node)))
+
+
+def _part(
+    gang: GangView,
+    lost: frozenset[str],
+    spec: JobSpec,
+    fabric: Fabric,
+    placed_on: Sequence[Node],
+    holdings: Sequence[Holding],
 ) -> Part:
-    lost = frozenset(report.lost_nodes)
     known = {node.name: node for node in placed_on if node.name in lost}
     nodes = [known.pop(node.name, node) for node in fabric.nodes]
     living = Fabric(tuple(node for node in fabric.nodes if node.name not in lost))

@@ -270,7 +270,12 @@ class Reconciler:
                 verdict = decide.conclude_not_ending(view, waited_s)
         self._record.drained(view, report, verdict)
         fabric = self._watch.newest().fabric
-        if report.lost_nodes and act is Act.POLL and not verdict.gang_over and fabric is not None:
+        if (
+            decide.wants_answer(view, report)
+            and act is Act.POLL
+            and not verdict.gang_over
+            and fabric is not None
+        ):
             self._moves.answer(view, report, fabric)
         if view.state is JobState.RUNNING and verdict.state is JobState.RUNNING:
             self._poll_due_s[view.id] = self._clock_s() + POLL_EVERY_S

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.lifecycle import drain
 from orchestrator.lifecycle.decide import Verdict
-from orchestrator.lifecycle.reports import EventKind, GangReport
+from orchestrator.lifecycle.reports import EventKind, GangReport, Unwanted
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
 from orchestrator.placement.moved import Moved
@@ -21,13 +21,16 @@ from orchestrator.queue.policy import QueuePolicy
 from orchestrator.queue.reservation import Reservation
 from orchestrator.recovery.failure import Blame
 from orchestrator.recovery.ladder import Rung
-from orchestrator.store import attempts, events, jobs, leases, nodes, placements
+from orchestrator.store import attempts, cordons, events, jobs, leases, nodes, placements
 from orchestrator.store.engine import Database
 from orchestrator.store.tables import Event
 from orchestrator.topology.fabric import Fabric, Node
 
 QUEUED_TOLD_EVERY = timedelta(minutes=10)
 """Between two events that differ in the sentence alone: a queue of days must not fill the history."""
+
+ATOLL = "atoll"
+"""Who cordons a slow node."""
 
 
 class Record:
@@ -49,6 +52,11 @@ class Record:
         """LeadershipLostError when another controller has taken the lease."""
         with self._write():
             pass
+
+    def cordoned(self) -> frozenset[str]:
+        """Nodes that no job is placed on."""
+        with self.database.read() as session:
+            return frozenset(cordons.by_node(session))
 
     def observed(self, fabric: Fabric) -> None:
         with self._write() as (session, now):
@@ -107,9 +115,18 @@ class Record:
             jobs.set_state(session, job.id, JobState.STARTING, Reason.NONE, "", now=now)
         return True
 
-    def moved(self, job: JobView, lost: Sequence[str], moved: Moved, nodes: Sequence[Node]) -> bool:
+    def moved(
+        self,
+        job: JobView,
+        lost: Sequence[str],
+        moved: Moved,
+        nodes: Sequence[Node],
+        *,
+        slow: Unwanted | None = None,
+    ) -> bool:
         """Stores the change of a running job's placement, of which its supervisor is told afterwards. False when the
-        job changed since it was looked at, or a slot was given to another meanwhile.
+        job changed since it was looked at, or a slot was given to another meanwhile. A `slow` node that it is to do
+        without is cordoned.
 
         Slots on lost nodes are nobody's at once, as after the end of a gang; those on living nodes are held on until
         the supervisor has ended its ranks there.
@@ -143,11 +160,16 @@ class Record:
                 "gpus": len(slots),
                 "revision": revision,
                 "lost": sorted(lost),
+                "cordoned": None if slow is None else slow.node,
                 "ranks": list(moved.ranks),
                 "nodes": sorted({slots[rank].node for rank in moved.ranks}),
                 "passed_over": list(moved.passed_over),
             }
-            events.append(session, job.id, EventKind.MOVED, _moved_sentence(moved), at=now, data=data)
+            sentence = _moved_sentence(moved)
+            if slow is not None:
+                cordons.put(session, slow.node, at=now, who=ATOLL, reason=f"straggler: {slow.reason}")
+                sentence = f"{sentence} Node {slow.node} is slow and takes no more work."
+            events.append(session, job.id, EventKind.MOVED, sentence, at=now, data=data)
         return True
 
     def queue(self, policy: QueuePolicy, use: Mapping[str, float]) -> None:

@@ -37,7 +37,8 @@ class EventKind(StrEnum):
     PREEMPTED = "preempted"
     """It was told to make room: it saves a checkpoint, goes back to the queue and resumes later."""
     MOVED = "moved"
-    """Ranks of lost nodes got other slots while the others stay: rung, revision, lost, ranks, nodes, passed_over."""
+    """Ranks of lost or slow nodes got other slots while the others stay: rung, revision, lost, cordoned (the slow
+    node, or null), ranks, nodes, passed_over."""
     TIME_LIMIT_REACHED = "time-limit-reached"
 
     ATTEMPT_STARTED = "attempt-started"
@@ -53,6 +54,8 @@ class EventKind(StrEnum):
     STRAGGLER_RECOVERED = "straggler-recovered"
     REPLACEMENT_ADVISED = "replacement-advised"
     """A slow node costs the rest of the job more than doing without it: a `health.policy.Replacement`."""
+    REPLACEMENT_PUT_OFF = "replacement-put-off"
+    """It stays for now, because nothing can take over from it: node, reason."""
     IMBALANCE = "imbalance"
     """Work is not evenly spread, which is no machine's fault: a Finding."""
     REPAIR_STARTED = "repair-started"
@@ -177,6 +180,15 @@ class GangPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unwanted:
+    """A node that lives and is slow: the gang trains on, and would rather do so without it."""
+
+    node: str
+    reason: str
+    """One sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
 class GangReport:
     """Answer to one poll: everything newer than the cursors, and the state now."""
 
@@ -204,6 +216,8 @@ class GangReport:
     """Changes of its placement that the supervisor has carried out."""
     lost_nodes: tuple[str, ...] = ()
     """Nodes that are lost and whose ranks want another place: until the controller answers, or the deadline passes."""
+    unwanted: Unwanted | None = None
+    """A slow node whose ranks want another place; the gang waits for no answer."""
     spent: Mapping[str, int] = field(default_factory=dict)
     """What is used of the budgets (`recovery.ladder.History.carried`): carried over to the next incarnation."""
     told_at: float | None = None
@@ -212,7 +226,8 @@ class GangReport:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The controller's answer to lost nodes: the placement as it is from now on. Stored before it is told."""
+    """The controller's answer to lost nodes, or to a slow one: the placement as it is from now on. Stored before it is
+    told."""
 
     revision: int
     """The change this is: one more than the supervisor has carried out."""
@@ -232,11 +247,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class NoMove:
-    """The other answer: nothing short of placing the whole job again."""
+    """The other answer: nothing short of placing the whole job again; a slow node stays."""
 
     revision: int
     message: str
     """Why, one sentence."""
+    slow: bool = False
+    """It is about a slow node, and no answer to lost ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class History:
     """Step of the newest checkpoint by the time of the last failure: a newer one fills the budgets again."""
     spent: Mapping[Blame, int] = field(default_factory=dict)
     """Failures since that checkpoint, by whom they are blamed on."""
+    replaced: int = 0
+    """Slow nodes that the job has done without: no failures."""
 
     def after(self, failure: Failure, step: int, saved: int) -> History:
         """The history with `failure` at `step` added; `saved` is the step of the newest checkpoint."""
@@ -66,11 +68,15 @@ class History:
     def repaired(self) -> History:
         return replace(self, restarts_used=self.restarts_used + 1)
 
+    def replaced_one(self) -> History:
+        return replace(self, replaced=self.replaced + 1)
+
     def carried(self, saved: int = 0) -> dict[str, int]:
         """What the next supervisor needs of it beside repairs and deaths, as JSON values; `saved`: step of the newest
         checkpoint by now."""
         spent = {} if saved > self.saved else {blame.value: n for blame, n in self.spent.items()}
-        return {"own": self.own, "saved": max(saved, self.saved), **spent}
+        replaced = {"replaced": self.replaced} if self.replaced else {}
+        return {"own": self.own, "saved": max(saved, self.saved), **replaced, **spent}
 
     @classmethod
     def of(
@@ -79,7 +85,8 @@ class History:
         """From what an earlier supervisor left."""
         kept = carried or {}
         spent = {blame: kept[blame.value] for blame in Blame if blame.value in kept}
-        return cls(restarts_used, *deaths_at_step, kept.get("own", 0), kept.get("saved", 0), spent)
+        own, saved, replaced = (kept.get(name, 0) for name in ("own", "saved", "replaced"))
+        return cls(restarts_used, *deaths_at_step, own, saved, spent, replaced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,9 @@ VAULT_HOLD_S = 1800.0
 """A vault without a rank of its job for this long ends itself: the job is gone, or waits so long for a place that its
 storage will do."""
 
+REPLACE_AGAIN_S = 300.0
+"""Until a slow node that nothing could take over from is asked about again."""
+
 PROBE_START_S = 120.0
 """Until the actors that measure the network are up: Ray starts a process for each, which imports torch."""
 PROBE_MEET_S = 20.0

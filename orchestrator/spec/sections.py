@@ -444,7 +444,8 @@ class Stragglers(StrEnum):
     OBSERVE = "observe"
     """They are named, with what they cost."""
     REPLACE = "replace"
-    """They are named, and a node that is worth replacing is told of. Nothing replaces it yet."""
+    """They are named, and a slow node that costs more than leaving it is replaced from a checkpoint made for it, and
+    cordoned."""
 
 
 class HealthSpec(Section):

@@ -34,6 +34,12 @@ class JobNotFoundError(StoreError):
         super().__init__(f"there is no job {job_id}")
 
 
+class NodeNotFoundError(StoreError):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is no node {name}")
+
+
 class JobAlreadyEndedError(StoreError):
     """Cancelling what has ended already."""
 

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.spec.sections import Tier
+from orchestrator.store.errors import NodeNotFoundError
 from orchestrator.store.tables import ClusterNode, Placement
 from orchestrator.topology.fabric import Fabric, Node
 
@@ -69,6 +70,14 @@ def fabric_of(rows: Sequence[ClusterNode]) -> Fabric:
 def every(session: Session) -> Sequence[ClusterNode]:
     """By name."""
     return session.scalars(select(ClusterNode).order_by(ClusterNode.name)).all()
+
+
+def get(session: Session, name: str) -> ClusterNode:
+    """NodeNotFoundError for one that was never seen, or is forgotten."""
+    row = session.get(ClusterNode, name)
+    if row is None:
+        raise NodeNotFoundError(name)
+    return row
 
 
 def node_to_json(node: Node) -> dict[str, Any]:

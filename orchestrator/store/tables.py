@@ -333,6 +333,18 @@ class ClusterNode(Table):
     """Last time it was seen alive."""
 
 
+class NodeCordon(Table):
+    """A node that no job is placed on until somebody lifts this."""
+
+    __tablename__ = "cordons"
+
+    node: Mapped[str] = mapped_column(String(255), primary_key=True)
+    at: Mapped[datetime]
+    who: Mapped[str] = mapped_column(String(255))
+    """`atoll`, or whoever did it through the API."""
+    reason: Mapped[str] = mapped_column(CleanText)
+
+
 class Lease(Table):
     """The leader lease: one row a name. Every write of a controller checks `token`."""
 

@@ -12,7 +12,8 @@ import pytest
 from actors.gang import StartFailedError
 from actors.inbox import EndedOnRequestError, EndRequest, Inbox
 from actors.mender import GangOverError, Mender
-from orchestrator.lifecycle.reports import EventKind, GangOrder, Move, NoMove, Outcome
+from orchestrator.health.policy import Replacement
+from orchestrator.lifecycle.reports import EventKind, GangOrder, Move, NoMove, Outcome, Unwanted
 from orchestrator.lifecycle.states import Reason
 from orchestrator.recovery.failure import Cause, Failure, NodeLoss
 from orchestrator.recovery.timeouts import Timeouts
@@ -32,11 +33,15 @@ class FakeGang:
         self.nodes = tuple(slot.node for slot in SLOTS)
         self.living = set(self.nodes)
         self.started: list[str] = []
+        self.prepared: set[str] = set()
         self.refuses: set[str] = set()
         """Nodes on which an agent that ended cannot be started again."""
 
     def watches(self, node: str) -> bool:
         return node in self.living
+
+    async def prepare(self, slots: Sequence[Slot]) -> None:
+        self.prepared = {slot.node for slot in slots}
 
     async def move(self, slots: Sequence[Slot]) -> None:
         before = set(self.nodes)
@@ -239,3 +244,90 @@ def test_an_outage_lasts_from_the_first_failure_to_the_first_step_after_it() -> 
     assert kind is EventKind.REPAIRED
     assert (data["rungs"], data["seconds"], data["step"]) == (["in-place", "spare"], 7.5, 6)
     assert [kind for kind, _ in scene.events].count(EventKind.REPAIRED) == 1
+
+
+SLOW = Replacement("n1", (1,), 500.0, "Rank 1 is slow")
+LEFT = Move(1, "spare", (SLOTS[0], Slot("n5", 0), SLOTS[2]), FABRIC, "Rank 1 goes to n5.")
+
+
+def told_while_it_trains(scene: Scene) -> None:
+    scene.mender.ready()
+    scene.mender.take_move(LEFT)
+
+
+def test_a_slow_node_is_left_once_its_ranks_have_made_way() -> None:
+    scene = Scene(FakeGang())
+
+    async def leave() -> None:
+        told_while_it_trains(scene)
+        handover = scene.mender.handover
+        assert not handover.is_prepared
+        handover.prepare()
+        await until(lambda: handover.is_prepared)
+        assert scene.gang.prepared == {"n0", "n5", "n2"}
+        assert scene.gang.nodes == ("n0", "n1", "n2"), "the ranks go on meanwhile"
+        scene.mender.asked_to_make_way(100.0)
+        await scene.mender.hand_over()
+
+    asyncio.run(leave())
+    assert (scene.gang.nodes, scene.mender.revision) == (("n0", "n5", "n2"), 1)
+    assert (scene.mender.history.replaced, scene.mender.history.restarts_used) == (1, 0)
+    assert scene.mender.ready() is not None
+    scene.mender.stepped(6, 104.0)
+    kind, data = scene.events[-1]
+    assert (kind, data["planned"], data["rungs"], data["seconds"]) == (
+        EventKind.REPAIRED,
+        True,
+        ["spare"],
+        4.0,
+    )
+
+
+def test_a_failure_before_the_slow_node_is_left_finds_the_stored_place() -> None:
+    """What the controller has stored holds: the ranks go there, and nothing is asked."""
+    scene = Scene(FakeGang())
+    told_while_it_trains(scene)
+    scene.mender.broke(1.0)
+    scene.run(lost("n1"))
+    assert (scene.gang.nodes, scene.mender.revision, scene.rungs) == (("n0", "n5", "n2"), 1, ["spare"])
+
+
+def test_a_spare_for_a_slow_node_that_does_not_start_is_asked_for_again() -> None:
+    scene = Scene(FakeGang(broken=["n5"]))
+    told_while_it_trains(scene)
+    scene.run(
+        Failure(Cause.SIGNAL, 1.0, "rank 0 on n0 was ended by SIGKILL", 0, "n0"), scene.to("n0", "n6", "n2")
+    )
+    assert scene.asked == [("n5",)]
+    assert (scene.gang.nodes, scene.mender.revision) == (("n0", "n6", "n2"), 2)
+
+
+def test_no_answer_about_a_slow_node_passes_for_one_about_lost_ones() -> None:
+    scene = Scene(FakeGang())
+
+    def late() -> None:
+        scene.mender.take_move(NoMove(1, "no node is free", slow=True))
+        scene.inbox.put(NodeLoss("n2", 2.0))  # ends the wait for this question
+
+    scene.run(lost("n1"), late, scene.to("n0", "n5", "n6"))
+    assert scene.gang.nodes == ("n0", "n5", "n6")
+
+
+def test_when_a_slow_node_is_asked_about() -> None:
+    scene = Scene(FakeGang())
+    handover = scene.mender.handover
+    assert handover.unwanted(None, replaced=0, saves=True) is None
+    assert handover.unwanted(SLOW, replaced=0, saves=False) is None, "the ranks could not save"
+    assert handover.unwanted(SLOW, replaced=2, saves=True) == Unwanted("n1", "Rank 1 is slow")
+    scene.mender.take_move(NoMove(1, "no node is free", slow=True))
+    assert handover.unwanted(SLOW, replaced=0, saves=True) is None, "not again so soon"
+    assert scene.events == [(EventKind.REPLACEMENT_PUT_OFF, {"node": "n1", "reason": "no node is free"})]
+
+
+def test_a_job_replaces_no_more_than_three_nodes() -> None:
+    scene = Scene(FakeGang())
+    for _ in range(2):
+        assert scene.mender.handover.unwanted(SLOW, replaced=3, saves=True) is None
+    assert [data["reason"] for _, data in scene.events] == [
+        "3 nodes of this job have been replaced, which is the most"
+    ]

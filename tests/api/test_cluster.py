@@ -286,3 +286,25 @@ def test_placement_in_the_detail(app: FastAPI, client: TestClient, submit: Submi
     certified = client.get(f"/api/v1/jobs/{job}").json()["placement"]
     assert certified["certified"] is True
     assert [(r["pid"], r["device"]) for r in certified["ranks"]] == [(100, "cpu"), (101, "cpu")]
+
+
+def test_a_node_is_cordoned_with_a_reason_and_let_again(app: FastAPI, client: TestClient) -> None:
+    _observe(app)
+    answer = client.put("/api/v1/nodes/n1/cordon", json={"reason": "fan replaced on Friday"})
+    assert answer.status_code == 200
+    assert (answer.json()["who"], answer.json()["reason"]) == ("operator", "fan replaced on Friday")
+    again = client.put("/api/v1/nodes/n1/cordon", json={"reason": "another"}).json()
+    assert again == answer.json(), "it stays as it was first said"
+    shown = {node["name"]: node["cordon"] for node in client.get("/api/v1/cluster").json()["nodes"]}
+    assert shown == {"n0": None, "n1": answer.json(), "n2": None, "n3": None}
+    for _ in range(2):
+        assert client.delete("/api/v1/nodes/n1/cordon").status_code == 200
+    assert all(node["cordon"] is None for node in client.get("/api/v1/cluster").json()["nodes"])
+
+
+def test_a_node_that_was_never_seen_is_not_cordoned(app: FastAPI, client: TestClient) -> None:
+    _observe(app)
+    answer = client.put("/api/v1/nodes/n9/cordon", json={"reason": "why not"})
+    assert (answer.status_code, answer.json()["detail"]) == (404, "There is no node n9.")
+    empty = client.put("/api/v1/nodes/n1/cordon", json={"reason": ""})
+    assert empty.status_code == 422

@@ -303,6 +303,13 @@ def test_an_attempt_cannot_be_followed(server: Any, atoll: Atoll, finished: str)
     assert atoll("logs", finished, "-f", "--attempt", "1").code == 2
 
 
+def test_a_node_that_was_never_seen_is_not_cordoned(server: Any, atoll: Atoll) -> None:
+    ran = atoll("cordon", "no-such-node", "--reason", "slow")
+    assert ran.code == 2
+    assert "There is no node no-such-node" in ran.err
+    assert atoll("uncordon", "no-such-node").code == 0
+
+
 def test_cancel(server: Any, atoll: Atoll, finished: str) -> None:
     job_id = server.insert(unique("cancelled"))
     assert "being cancelled" in atoll("cancel", job_id).out
@@ -454,7 +461,21 @@ def test_version(atoll: Atoll) -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    ["serve", "submit", "list", "status", "logs", "events", "cancel", "plan", "demo", "migrate", "version"],
+    [
+        "serve",
+        "submit",
+        "list",
+        "status",
+        "logs",
+        "events",
+        "cancel",
+        "cordon",
+        "uncordon",
+        "plan",
+        "demo",
+        "migrate",
+        "version",
+    ],
 )
 def test_every_verb_has_help(atoll: Atoll, verb: str) -> None:
     ran = atoll(verb, "--help")

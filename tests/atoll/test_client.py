@@ -246,6 +246,7 @@ def test_backoff_keeps_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PAIRS = {
     "JobSummary": "JobSummary",
+    "Cordon": "CordonView",
     "JobPage": "JobPage",
     "JobDetail": "JobDetail",
     "Rank": "RankView",

@@ -68,7 +68,6 @@ def test_it_stays_where_that_is_not_wanted_or_does_not_gain(changes: dict[str, A
     [
         {"ongoing": False},
         {"confidence": 0.7},
-        {"clock": Clock.CPU},
         {"category": Category.IMBALANCE},
         {"kind": "data_loader"},
         {"kind": "gc"},

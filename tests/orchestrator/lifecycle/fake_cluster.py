@@ -33,6 +33,7 @@ from orchestrator.lifecycle.reports import (
     Outcome,
     RankFacts,
     StepRecord,
+    Unwanted,
 )
 from orchestrator.spec.sections import Tier
 from orchestrator.store.engine import Database
@@ -90,6 +91,10 @@ class FakeGang:
     patience: int = 0
     """Moves for which it still asks; then it ends."""
     revision: int = 0
+    unwanted: Unwanted | None = None
+    """A slow node that it would do without."""
+    refused: list[str] = field(default_factory=list)
+    """Why it stays."""
 
     def say(self, kind: EventKind, message: str, **data: Any) -> None:
         seq = len(self.events) + 1
@@ -161,13 +166,18 @@ class FakeGang:
         self.phase, self.ranks = GangPhase.RECOVERING, ()
 
     def take(self, answer: Move | NoMove) -> None:
-        if not self.lost_nodes or answer.revision != self.revision + 1:
+        if answer.revision != self.revision + 1:
+            return
+        if isinstance(answer, NoMove) and answer.slow:
+            self.refused.append(answer.message)
+            self.unwanted = None
             return
         if isinstance(answer, NoMove):
             self.end(Outcome.NODE_LOST, answer.message)
             return
         self.order = replace(self.order, slots=answer.slots, fabric=answer.fabric)
-        self.revision, self.lost_nodes = answer.revision, ()
+        self.revision, self.lost_nodes, self.unwanted, self.ranks = answer.revision, (), None, ()
+        self.phase = GangPhase.RECOVERING
         self.attempt += 1
         self.say(EventKind.ATTEMPT_STARTED, f"attempt {self.attempt} begins")
 
@@ -306,6 +316,7 @@ class FakeLauncher:
                 message=found.message,
                 revision=found.revision,
                 lost_nodes=found.lost_nodes,
+                unwanted=found.unwanted,
             )
 
     def cancel(self, gang: GangRef, *, fencing_token: int) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.lifecycle.record import Record
+from orchestrator.lifecycle.reports import Unwanted
 from orchestrator.lifecycle.states import JobState
 from orchestrator.lifecycle.view import read_job
 from orchestrator.placement.moved import Moved
 from orchestrator.placement.placement import Placement
 from orchestrator.queue.admission import Start
 from orchestrator.spec.job import JobSpec
-from orchestrator.store import placements
+from orchestrator.store import cordons, nodes, placements
 from orchestrator.store.engine import Database
 from orchestrator.topology.fabric import Fabric, Slot
 from tests.orchestrator.lifecycle.fake_cluster import FakeCluster
@@ -237,3 +238,78 @@ def test_a_repair_finds_a_slot_taken_that_the_queue_gave_away(database: Database
     record = Record(database, world.reconciler._record.token, world.clock)
     assert not record.moved(view, ["x"], moved, tuple(world.cluster.nodes.values()))
     assert world.placements(running_id)[0].revision == 0
+
+
+def would_do_without(world: World, job_id: str, node: str) -> None:
+    (gang,) = (gang for ref, gang in world.cluster.gangs.items() if ref.job_id == job_id)
+    gang.unwanted = Unwanted(node, "Rank 2 is slow")
+
+
+def cordoned(world: World) -> dict[str, tuple[str, str]]:
+    with world.database.read() as session:
+        return {node: (row.who, row.reason) for node, row in cordons.by_node(session).items()}
+
+
+def test_a_slow_node_is_left_and_cordoned(database: Database) -> None:
+    """Its slots stay held until the gang has gone, and no later job gets them."""
+    world = world_of(database, 1, 4)
+    job_id = world.submit(replicas("job", 6, 60))
+    running(world, job_id)
+    before = nodes_of(world, job_id)
+    slow = before[2]
+    (spare,) = set(world.cluster.nodes) - set(before)
+    would_do_without(world, job_id, slow)
+    world.until(lambda: "moved" in world.kinds(job_id))
+    assert {node for node, _ in world.placements(job_id)[0].leaving} <= {slow}
+    assert nodes_of(world, job_id) == [spare if node == slow else node for node in before]
+    event = next(event for event in world.events(job_id) if event.kind == "moved")
+    assert (event.data["rung"], event.data["lost"], event.data["cordoned"]) == ("spare", [], slow)
+    assert cordoned(world) == {slow: ("atoll", "straggler: Rank 2 is slow")}
+    running(world, job_id)
+    world.until(lambda: world.placements(job_id)[0].leaving == [])
+    second = world.submit(spec("second", ranks=2))
+    for _ in range(20):
+        world.round()
+    assert world.state(second) is JobState.QUEUED, "only the cordoned node is free"
+    with database.read() as session:
+        shown = {node.name: node.schedulable for node in nodes.known_fabric(session).nodes}
+    assert [name for name, takes_work in shown.items() if not takes_work] == [slow]
+    with database.write() as session:
+        cordons.lift(session, slow)
+    world.until(lambda: world.state(second) is not JobState.QUEUED)
+    assert world.job(job_id).restarts == 0
+    assert world.cluster.double_booked == []
+
+
+def test_without_a_place_the_slow_node_stays(database: Database) -> None:
+    """No node is free, and no replica is given up for it, though the job could do with fewer."""
+    world = world_of(database, 1, 3)
+    job_id = world.submit(
+        spec(ranks=6, steps=20, training={"steps": 20, "global_batch": 24}, recovery={"min_dp": 1})
+    )
+    running(world, job_id)
+    before = nodes_of(world, job_id)
+    would_do_without(world, job_id, before[0])
+    (gang,) = world.cluster.gangs.values()
+    world.until(lambda: bool(gang.refused))
+    assert gang.refused[0].startswith(f"no node of leaf l0 is free to stand in for {before[0]}")
+    assert (nodes_of(world, job_id), world.placements(job_id)[0].revision, cordoned(world)) == (before, 0, {})
+    world.until(lambda: world.state(job_id).is_terminal)
+    assert world.state(job_id) is JobState.SUCCEEDED
+
+
+def test_a_stored_change_is_told_until_it_is_carried_out(database: Database) -> None:
+    """The controller dies before it tells; the node is no finding any more, and what is stored holds."""
+    world = world_of(database, 1, 2)
+    job_id = world.submit(spec(ranks=2, steps=200))
+    running(world, job_id)
+    (slow,) = set(nodes_of(world, job_id))
+    tell, told = world.launcher.move, []
+    world.launcher.move = lambda *_, **__: told.append(1)  # type: ignore[method-assign]
+    would_do_without(world, job_id, slow)
+    world.until(lambda: bool(told))
+    (gang,) = world.cluster.gangs.values()
+    gang.unwanted = None
+    world.launcher.move = tell  # type: ignore[method-assign]
+    world.until(lambda: gang.revision == 1)
+    assert {slot.node for slot in gang.order.slots} == set(nodes_of(world, job_id)) != {slow}

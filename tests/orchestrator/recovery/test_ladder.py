@@ -97,6 +97,12 @@ def test_the_budgets_outlive_the_supervisor() -> None:
     assert history.carried(saved=10) == {"own": 0, "saved": 10}, "a checkpoint came after the failure"
 
 
+def test_slow_nodes_that_were_left_are_counted_over_supervisors_and_are_no_failures() -> None:
+    history = History().replaced_one().replaced_one()
+    assert history.carried() == {"own": 0, "saved": 0, "replaced": 2}
+    assert History.of(0, (0, 0), history.carried()) == history
+
+
 def test_exception_at_the_same_step_counts_like_any_other_until_the_limit() -> None:
     recovery, history = RecoverySpec(max_restarts_at_step=3), History()
     for _ in range(2):

@@ -388,6 +388,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/cordon": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Cordon Node
+         * @description No job is placed on the node any more; ranks that run there stay. One that is cordoned stays as it is.
+         */
+        put: operations["cordonNode"];
+        post?: never;
+        /**
+         * Uncordon Node
+         * @description The node takes work again, where nothing else forbids it. Asking again changes nothing.
+         */
+        delete: operations["uncordonNode"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/plan": {
         parameters: {
             query?: never;
@@ -794,6 +818,29 @@ export interface components {
          * @enum {string}
          */
         ContextMethod: "all-gather" | "ring" | "ulysses";
+        /** CordonRequest */
+        CordonRequest: {
+            /**
+             * Reason
+             * @description Why no job is to be placed on the node.
+             */
+            reason: string;
+        };
+        /** CordonView */
+        CordonView: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Reason */
+            reason: string;
+            /**
+             * Who
+             * @description `atoll` for a slow node that a job has left; else whoever asked for it.
+             */
+            who: string;
+        };
         /**
          * DataSpec
          * @description What is read, how it becomes tokens, and what is held back.
@@ -956,7 +1003,7 @@ export interface components {
          *     any checkpoint event {pruned: [steps]} for old ones that were deleted.
          * @enum {string}
          */
-        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "moved" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "hung" | "straggler" | "straggler-recovered" | "replacement-advised" | "imbalance" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "snapshot-kept" | "snapshot-failed" | "snapshot-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
+        EventKind: "submitted" | "queued" | "placed" | "cancel-requested" | "state-changed" | "supervisor-started" | "supervisor-lost" | "controller-error" | "preempted" | "moved" | "time-limit-reached" | "attempt-started" | "certified" | "certificate-refused" | "training-started" | "rank-died" | "node-lost" | "hung" | "straggler" | "straggler-recovered" | "replacement-advised" | "replacement-put-off" | "imbalance" | "repair-started" | "repaired" | "checkpoint-committed" | "checkpoint-failed" | "checkpoint-skipped" | "snapshot-kept" | "snapshot-failed" | "snapshot-skipped" | "resumed" | "evaluated" | "update-skipped" | "rewound" | "expert-load" | "timeline" | "attempt-ended" | "finished";
         /** EventPage */
         EventPage: {
             /** Items */
@@ -1837,6 +1884,8 @@ export interface components {
             accelerator: string | null;
             /** Alive */
             alive: boolean;
+            /** @description Why nothing is placed on it; null where Atoll was not told so (the cluster's own cordons have none). */
+            cordon: components["schemas"]["CordonView"] | null;
             /** Core */
             core: string | null;
             /**
@@ -4850,6 +4899,191 @@ export interface operations {
             };
             /** @description There is no such thing. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host header names a machine this server does not answer for. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request has values that cannot be taken; `violations` lists every one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An error inside the server; its log has the request id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cordonNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node, as `GET /api/v1/cluster` gives it. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CordonRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CordonView"];
+                };
+            };
+            /** @description The bearer token is missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A page of another site sent this request. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has a type this route does not read. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host header names a machine this server does not answer for. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request has values that cannot be taken; `violations` lists every one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An error inside the server; its log has the request id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database, the controller, a free stream or time for a search is missing just now; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    uncordonNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node, as `GET /api/v1/cluster` gives it. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description The bearer token is missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A page of another site sent this request. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -51,6 +51,11 @@ function NodeRow({ node, now }: { node: NodeView; now: number }) {
       </td>
       <td className={`nowrap ${styles.nodeState}`} data-state={state}>
         {state}
+        {node.cordon !== null && (
+          <div className="dim" title={localTime(node.cordon.at)}>
+            {node.cordon.who}: {node.cordon.reason}
+          </div>
+        )}
       </td>
       <td>{node.leaf ?? "not known"}</td>
       <td>{node.island ?? "not known"}</td>

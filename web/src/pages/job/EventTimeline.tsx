@@ -16,6 +16,8 @@ const TONES: Partial<Record<EventView["kind"], Tone>> = {
   hung: "bad",
   straggler: "bad",
   "straggler-recovered": "good",
+  "replacement-advised": "repair",
+  "replacement-put-off": "repair",
   "checkpoint-failed": "bad",
   "checkpoint-skipped": "bad",
   "snapshot-failed": "bad",
