@@ -35,7 +35,7 @@ LONGEST_RUN_S = 40.0
 
 
 def in_own_network() -> None:
-    """Begins anew in a network namespace, where links can be slowed and cut, and a mount namespace, with which the small
+    """Begins anew in a network namespace, where links can be slowed and cut, and a mount namespace, with which a small
     disk goes; goes on here where that is refused."""
     command = ["unshare", "--net", "--mount", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     if os.geteuid() == 0 and not subprocess.run([*command, "true"], capture_output=True).returncode:

@@ -75,10 +75,8 @@ def _one(pids: list[int], victim: int) -> int:
 def _signal(number: signal.Signals, part: str) -> Callable[[Stage, Fault], str]:
     def act(stage: Stage, fault: Fault) -> str:
         cast = stage.site.cast()
-        if part == "rank":
-            pid = stage.rank(fault.victim, cast)
-        else:
-            pid = _one(getattr(cast, f"{part}s"), fault.victim)
+        others = getattr(cast, f"{part}s")
+        pid = stage.rank(fault.victim, cast) if part == "rank" else _one(others, fault.victim)
         signal_quietly(pid, number)
         if number is signal.SIGSTOP and fault.for_s is not None:
             stage.later(fault.for_s, lambda: signal_quietly(pid, signal.SIGCONT))

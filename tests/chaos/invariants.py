@@ -73,7 +73,7 @@ def history(seen: Observed) -> Iterator[str]:
 
 
 def story(seen: Observed) -> Iterator[str]:
-    """Events tell one life: submitted, placed as often as there are placements, attempts one after the other, an end."""
+    """Events tell one life: submitted, placed once for each placement, attempts one after the other, an end."""
     kinds = Counter(event.kind for event in seen.events)
     if seen.events[0].kind != "submitted" or kinds["submitted"] != 1:
         yield f"the first event is {seen.events[0].kind}, submitted comes {kinds['submitted']} times"
@@ -111,7 +111,7 @@ def no_double_run(seen: Observed) -> Iterator[str]:
             )
     for one, other in itertools.pairwise(seen.placements):
         if one.released_at is None or one.released_at > other.placed_at:
-            yield f"placement {other.incarnation} was made at {other.placed_at}, {one.incarnation} ended at {one.released_at}"
+            yield f"placement {other.incarnation} is of {other.placed_at}, the one before ended at {one.released_at}"
 
 
 def no_orphan(seen: Observed) -> Iterator[str]:
@@ -129,7 +129,7 @@ def no_slot_leaked(seen: Observed) -> Iterator[str]:
 
 
 def checkpoints(seen: Observed) -> Iterator[str]:
-    """Nothing half-written is left, what is there is whole, the last step is there, none was skipped but the damaged."""
+    """Nothing half-written is left, what is there is whole, the last step too; none but damaged ones was skipped."""
     names = sorted(path.name for path in seen.checkpoints.iterdir()) if seen.checkpoints.exists() else []
     if unfinished := [name for name in names if name.startswith(".")]:
         yield f"unfinished: {unfinished}"

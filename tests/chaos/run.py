@@ -1,4 +1,4 @@
-"""One run: submits the job of a scenario, strikes when the faults are due, waits for the end, and notes what is left."""
+"""One run: submits the job of a scenario, strikes when faults are due, waits for the end, notes what is left."""
 
 from __future__ import annotations
 

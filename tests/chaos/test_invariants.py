@@ -63,8 +63,12 @@ def right(tmp_path: Path) -> Observed:
         for n in range(1, STEPS + 1)
     ]
     placement = Placement(
-        incarnation=1, slots=[["a", 0], ["b", 0]], revision=0, placed_at=BEGAN, released_at=BEGAN + timedelta(seconds=10)
-    )  # fmt: skip
+        incarnation=1,
+        slots=[["a", 0], ["b", 0]],
+        revision=0,
+        placed_at=BEGAN,
+        released_at=BEGAN + timedelta(seconds=10),
+    )
     attempts = [
         Attempt(number=number, ended_at=BEGAN, outcome=outcome)
         for number, outcome in ((1, "rank-died"), (2, "succeeded"))
