@@ -63,7 +63,7 @@ def history(seen: Observed) -> Iterator[str]:
         if [row.id for row in rows] != list(range(1, len(rows) + 1)):
             yield f"{name} have the numbers {[row.id for row in rows]}"
         for incarnation in {row.incarnation for row in rows} - {None}:
-            told = [row.seq for row in rows if row.incarnation == incarnation]
+            told = [row.seq for row in rows if row.incarnation == incarnation and row.seq is not None]
             if told != sorted(set(told)):
                 yield f"{name} of supervisor {incarnation} come in the order {told}"
             missing = sorted(set(range(1, max(told) + 1)) - set(told))
@@ -109,9 +109,9 @@ def no_double_run(seen: Observed) -> Iterator[str]:
                 f"two gangs trained at once: that of port {one} until {end:.3f} (ranks {sorted(ranks)} at the end), "
                 f"that of port {other} from {begin:.3f}, {end - begin:.2f} s together"
             )
-    for one, other in itertools.pairwise(seen.placements):
-        if one.released_at is None or one.released_at > other.placed_at:
-            yield f"placement {other.incarnation} is of {other.placed_at}, the one before ended at {one.released_at}"
+    for last, after in itertools.pairwise(seen.placements):
+        if last.released_at is None or last.released_at > after.placed_at:
+            yield f"placement {after.incarnation} is of {after.placed_at}, the one before ended at {last.released_at}"
 
 
 def no_orphan(seen: Observed) -> Iterator[str]:

@@ -18,7 +18,8 @@ def main() -> None:
 
     for _ in sys.stdin:
         free = available_resources_per_node()  # type: ignore[no-untyped-call]
-        nodes = [node for node in ray.nodes() if node["Alive"] and "host" in node["Labels"]]
+        every = ray.nodes()  # type: ignore[no-untyped-call]
+        nodes = [node for node in every if node["Alive"] and "host" in node["Labels"]]
         answer = {
             "free": {node["Labels"]["host"]: free[node["NodeID"]].get("gpu0", 0.0) for node in nodes},
             "actors": reaper.named_actors(),

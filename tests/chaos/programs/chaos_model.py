@@ -36,7 +36,8 @@ class Block(nn.Module):
         normed = self.norm(x)
         counts = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype).unsqueeze(1)
         mean = normed.cumsum(1) / counts
-        return x + self.down(F.gelu(self.up(normed + self.mix(mean))))
+        change: Tensor = self.down(F.gelu(self.up(normed + self.mix(mean))))
+        return x + change
 
     def tell(self) -> None:
         time.sleep(self.pause_s)
@@ -60,7 +61,8 @@ class Model(nn.Module):
         x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
-        return self.head(x)
+        logits: Tensor = self.head(x)
+        return logits
 
 
 def build(options: dict[str, Any]) -> nn.Module:
