@@ -29,8 +29,8 @@ ASK_S = 0.05
 END_PATIENCE_S = 150.0
 LEFT_PATIENCE_S = 40.0
 """From the end of the job until nothing is left of it: agents that were stopped end by their lease."""
-VICTIM_PATIENCE_S = 5.0
-"""How long a fault waits for its victim to come on stage."""
+VICTIM_PATIENCE_S = 30.0
+"""How long a fault waits for its victim to come on stage: agents take seconds to start, on a busy machine many."""
 OF_JOBS = ("ray::NodeAgent", "ray::Supervisor", "ray::VaultActor")
 """Titles of processes that a run must not leave. Ray keeps idle workers for the next one."""
 

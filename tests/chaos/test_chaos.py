@@ -16,7 +16,7 @@ PATIENCE_S = 1200.0
 """On a very busy machine; a quiet one takes a tenth."""
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.timeout(PATIENCE_S + 60)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE_S + 60)]
 
 
 @pytest.fixture(scope="module")
