@@ -10,7 +10,7 @@ PYTEST_ARGUMENTS ?=
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install develop web demo test test-slow lint format docs bench tools clean
+.PHONY: help install develop web demo test test-slow lint format docs bench chaos tools clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -75,5 +75,12 @@ bench: develop ## Run the benchmarks; results go to benchmarks/results/
 	for one in job_list overhead measuring snapshots startup recovery node_loss placement_scale simulation; do echo "== $$one"; OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$one.py; done
 	$(BIN)/python -m benchmarks.fabric
 
+RUNS ?= 200
+SEED ?= 0
+CHAOS_ARGUMENTS ?=
+chaos: develop ## Faults by seed against a real cluster, RUNS=200 SEED=0; CHAOS_ARGUMENTS=--continue leaves out what the log has
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos --runs $(RUNS) --seed $(SEED) $(CHAOS_ARGUMENTS)
+	$(BIN)/python -m tests.chaos.summary .chaos/runs.jsonl
+
 clean: ## Remove what the targets above made
-	rm -rf .venv .tools site dist web/node_modules web/dist
+	rm -rf .venv .tools .chaos site dist web/node_modules web/dist

@@ -15,6 +15,7 @@ from orchestrator.lifecycle.said import LARGEST_STEP, whole
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
 from orchestrator.recovery.failure import Blame
+from orchestrator.recovery.timeouts import SUPERVISOR_SILENT_AT_START_S, SUPERVISOR_SILENT_S
 from orchestrator.spec.sections import RecoverySpec
 
 
@@ -117,9 +118,19 @@ def shown_step(job: JobView, report: GangReport) -> int:
     return whole(report.step, LARGEST_STEP) or job.step
 
 
-def conclude_gone(job: JobView, recovery: RecoverySpec) -> Verdict:
-    """The state after the supervisor was found dead: a failure of hardware, which nobody but the controller counts."""
+def is_silent_for_good(job: JobView, silent_s: float) -> bool:
+    """Whether a supervisor that gives no answer, on a cluster that does, is to be ended by force."""
+    assert job.gang is not None
+    answered = job.gang.event_cursor > 0
+    return silent_s >= (SUPERVISOR_SILENT_S if answered else SUPERVISOR_SILENT_AT_START_S)
+
+
+def conclude_gone(job: JobView, recovery: RecoverySpec, *, silent_s: float | None = None) -> Verdict:
+    """The state after the supervisor was found dead, or silent for `silent_s`: a failure of hardware, which nobody but
+    the controller counts."""
     message = "The supervisor of the job died; its ranks end with it."
+    if silent_s is not None:
+        message = f"The supervisor of the job gave no answer for {silent_s:.0f} s, so it was ended by force."
     verdict = _interrupted(job, job.step, Reason.SUPERVISOR_LOST, message)
     if verdict.state is JobState.RECOVERING:
         used = job.spent.get(Blame.HARDWARE.value, 0)

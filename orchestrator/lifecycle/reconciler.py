@@ -97,6 +97,7 @@ class Reconciler:
         self._tasks: dict[str, Future[None]] = {}
         self._due_s = {what: float("-inf") for what in ("look", "orphans", "queue", "use")}
         self._ending_since_s: dict[str, float] = {}
+        self._silent_since_s: dict[str, float] = {}
         self._poll_due_s: dict[str, float] = {}
         self._lost: LeadershipLostError | None = None
         self._stopping = threading.Event()
@@ -259,8 +260,17 @@ class Reconciler:
             )
         except SupervisorGoneError as error:
             log.warning("supervisor-gone", job_id=view.id, error=str(error))
+            self._silent_since_s.pop(view.id, None)
             self._record.supervisor_lost(view, decide.conclude_gone(view, spec.recovery))
             return
+        except ClusterUnreachableError as error:
+            if (silent_s := self._silent_for_good(view)) is None:
+                raise
+            log.warning("supervisor-silent", job_id=view.id, silent_s=silent_s, error=str(error))
+            verdict = decide.conclude_gone(view, spec.recovery, silent_s=silent_s)
+            self._record.supervisor_lost(view, verdict)
+            return
+        self._silent_since_s.pop(view.id, None)
         report = by_our_clock(report, self._clock().timestamp())
         verdict = decide.conclude(view, report)
         if act is not Act.POLL and not verdict.gang_over:
@@ -279,6 +289,18 @@ class Reconciler:
             self._moves.answer(view, report, fabric)
         if view.state is JobState.RUNNING and verdict.state is JobState.RUNNING:
             self._poll_due_s[view.id] = self._clock_s() + POLL_EVERY_S
+
+    def _silent_for_good(self, view: JobView) -> float | None:
+        """How long a supervisor has been silent that is to be ended by force; None while it may answer yet. Time in
+        which the cluster gave no answer either says nothing about it."""
+        if self._watch.newest().fabric is None:
+            self._silent_since_s.pop(view.id, None)
+            return None
+        silent_s = self._clock_s() - self._silent_since_s.setdefault(view.id, self._clock_s())
+        if not decide.is_silent_for_good(view, silent_s):
+            return None
+        del self._silent_since_s[view.id]
+        return silent_s
 
     def _reap(self, view: JobView) -> None:
         self._record.still_leads()

@@ -24,6 +24,11 @@ SUPERVISOR_START_S = 30.0
 """Until Ray has taken the order for a supervisor: it looks at all nodes and exports the class first."""
 CANCEL_S = 60.0
 """A supervisor that has not ended a cancelled job after this is ended by force."""
+SUPERVISOR_SILENT_S = 60.0
+"""A supervisor that has answered before and then does not for this long, though the cluster answers, is taken for lost
+and ended by force: stopped by a signal or stuck for good. Its agents' leases are over by then."""
+SUPERVISOR_SILENT_AT_START_S = 180.0
+"""One that has never answered: Ray may still be starting its process."""
 LAST_WORK_S = 60.0
 """Time of a supervisor to give the slots back once its lease has run out."""
 RANK_DRAIN_S = 1.0

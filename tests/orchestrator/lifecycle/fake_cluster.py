@@ -83,6 +83,8 @@ class FakeGang:
     """Does not end when it is cancelled."""
     health: tuple[HealthReport, ...] = ()
     """Told with each poll."""
+    silent: bool = False
+    """Its supervisor lives and does not answer."""
     still: bool = False
     """Makes no move any more."""
     newest_token: int = 0
@@ -287,6 +289,8 @@ class FakeLauncher:
         found = self.cluster.gangs.get(gang)
         if found is None or not found.supervisor_alive:
             raise SupervisorGoneError(f"{gang}")
+        if found.silent:
+            raise ClusterUnreachableError(f"no answer of {gang}")
         return found
 
     def poll(self, gang: GangRef, *, event_cursor: int, step_cursor: int, fencing_token: int) -> GangReport:

@@ -13,6 +13,7 @@ from orchestrator.lifecycle.reconciler import Reconciler
 from orchestrator.lifecycle.record import QUEUED_TOLD_EVERY
 from orchestrator.lifecycle.reports import EventKind, GangOrder, GangPhase
 from orchestrator.lifecycle.states import JobState, Reason
+from orchestrator.recovery.timeouts import SUPERVISOR_SILENT_S
 from orchestrator.store import attempts, checkpoints, jobs, leases, logs, metrics, nodes
 from orchestrator.store.engine import Database
 from orchestrator.store.errors import JobAlreadyEndedError, LeadershipLostError
@@ -231,6 +232,42 @@ def test_an_unreachable_cluster_is_shown_and_changes_no_state(world: World) -> N
         lambda: all(world.state(job).is_terminal for job in (running, queued, late)) and world.is_clean()
     )
     world.check_history()
+
+
+def test_a_supervisor_that_never_answers_again_is_ended_by_force(world: World) -> None:
+    """As one that was stopped by SIGSTOP: the cluster answers, so it is not the cluster's trouble."""
+    job_id = world.submit(spec(steps=30))
+    world.until(lambda: world.job(job_id).step > 0)
+    world.cluster.only_gang().silent = True
+    silent_at_s = world.clock_s()
+    world.until(lambda: "supervisor-lost" in world.kinds(job_id), rounds=600)
+    assert SUPERVISOR_SILENT_S <= world.clock_s() - silent_at_s < 2 * SUPERVISOR_SILENT_S
+    assert "no answer for" in world.job(job_id).message
+    world.until(lambda: world.state(job_id).is_terminal and world.is_clean(), rounds=600)
+    assert world.state(job_id) is JobState.SUCCEEDED
+    assert [row.incarnation for row in world.placements(job_id)] == [1, 2]
+    world.check_history(drained_to_the_end=False)
+
+
+def test_a_supervisor_that_answers_in_time_stays(world: World) -> None:
+    """Silence while the whole cluster gives no answer is not counted, and an answer begins the count anew."""
+    job_id = world.submit(spec(steps=2000))
+    world.until(lambda: world.job(job_id).step > 0)
+    gang = world.cluster.only_gang()
+    for _ in range(3):
+        gang.silent = True
+        ends_s = world.clock_s() + 0.4 * SUPERVISOR_SILENT_S
+        world.until(lambda ends_s=ends_s: world.clock_s() >= ends_s, rounds=600)
+        gang.silent = False
+        step = world.job(job_id).step
+        world.until(lambda step=step: world.job(job_id).step > step, rounds=600)
+    world.cluster.unreachable = True
+    ends_s = world.clock_s() + 2 * SUPERVISOR_SILENT_S
+    world.until(lambda: world.clock_s() >= ends_s, rounds=1200)
+    world.cluster.unreachable = False
+    step = world.job(job_id).step
+    world.until(lambda: world.job(job_id).step > step, rounds=600)
+    assert "supervisor-lost" not in world.kinds(job_id)
 
 
 def test_orphans_are_reaped(world: World) -> None:
