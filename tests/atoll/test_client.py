@@ -286,6 +286,7 @@ PAIRS = {
     "PlanAnswer": "PlanAnswer",
     "SlotView": "SlotView",
     "NodeView": "NodeView",
+    "LinkView": "LinkView",
     "Cluster": "ClusterView",
 }
 
