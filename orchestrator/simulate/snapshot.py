@@ -21,6 +21,7 @@ from orchestrator.spec.sentences import field_sentence
 from orchestrator.spec.violations import InvalidSpecError
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node, Slot
 from orchestrator.topology.links import Link
+from orchestrator.topology.names import natural_key
 
 FORMAT: Literal["atoll-snapshot-1"] = "atoll-snapshot-1"
 
@@ -110,6 +111,7 @@ def is_snapshot(text: str) -> bool:
 
 
 def fabric_of(snapshot: Snapshot) -> Fabric:
+    """Nodes in natural order of their names, as the cluster's own fabric has them, whatever their order in the file."""
     return Fabric(
         tuple(
             Node(
@@ -128,7 +130,7 @@ def fabric_of(snapshot: Snapshot) -> Fabric:
                 weak_pairs=frozenset(node.weak_pairs),
                 partitioned=frozenset(node.partitioned),
             )
-            for node in snapshot.fabric.nodes
+            for node in sorted(snapshot.fabric.nodes, key=lambda node: natural_key(node.name))
         ),
         {tier: Link(**link.model_dump()) for tier, link in snapshot.fabric.links.items()},
     )
