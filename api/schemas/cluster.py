@@ -34,8 +34,8 @@ class NodeView(Body):
     """Its links were measured and are bad: used only by jobs that do not fit without it."""
     rails: dict[str, list[str]]
     """Network adapters nearest to each accelerator, by its index."""
-    weak_pairs: list[tuple[int, int]]
-    """Accelerators of one island joined by fewer links than its other pairs."""
+    weak_pairs: list[list[int]]
+    """Pairs of accelerators, lower index first, of one island joined by fewer links than its other pairs."""
     partitioned: list[int]
     """Accelerators cut into parts (MIG), which are given to no job."""
     slots: list[SlotView]

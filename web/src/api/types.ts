@@ -1922,12 +1922,9 @@ export interface components {
             suspect: boolean;
             /**
              * Weak Pairs
-             * @description Accelerators of one island joined by fewer links than its other pairs.
+             * @description Pairs of accelerators, lower index first, of one island joined by fewer links than its other pairs.
              */
-            weak_pairs: [
-                number,
-                number
-            ][];
+            weak_pairs: number[][];
         };
         /**
          * OffloadSpec
