@@ -447,12 +447,32 @@ class NodeView(Answer):
     islands: dict[str, str] = {}
     """Island per accelerator index, where islands are smaller than the node."""
     cpus: float | None = None
+    suspect: bool = False
+    """Its links were measured and are bad."""
+    rails: dict[str, list[str]] = {}
+    """Network adapters nearest to each accelerator, by its index."""
+    weak_pairs: list[tuple[int, int]] = []
+    """Accelerators of one island joined by fewer links than its other pairs."""
+    partitioned: list[int] = []
+    """Accelerators cut into parts (MIG)."""
     slots: list[SlotView]
     last_seen: datetime
 
 
+class LinkView(Answer):
+    kind: str | None
+    bandwidth: float | None
+    """Bytes per second that one accelerator can send over it, one direction."""
+    latency_s: float | None
+    uplink: float | None
+    """Bytes per second that a domain of the next nearer tier can send up into this one."""
+    measured: bool
+
+
 class Cluster(Answer):
     nodes: list[NodeView]
+    links: dict[str, LinkView] = {}
+    """By tier; tiers of which nothing is known are left out."""
     total_slots: int
     free_slots: int
     controller: str

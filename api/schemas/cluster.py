@@ -45,12 +45,36 @@ class NodeView(Body):
     """Island per accelerator index, where islands are smaller than the node; `island` is then null."""
     cpus: float | None
     """CPUs that may be reserved on the node, free or not; null when unknown."""
+    suspect: bool
+    """Its links were measured and are bad: used only by jobs that do not fit without it."""
+    rails: dict[str, list[str]]
+    """Network adapters nearest to each accelerator, by its index."""
+    weak_pairs: list[list[int]]
+    """Pairs of accelerators, lower index first, of one island joined by fewer links than its other pairs."""
+    partitioned: list[int]
+    """Accelerators cut into parts (MIG), which are given to no job."""
     slots: list[SlotView]
     last_seen: datetime
 
 
+class LinkView(Body):
+    """What joins accelerators whose nearest shared tier is this one; null: unknown."""
+
+    kind: str | None
+    """Class of the link: `nvlink4`, `ib-ndr`."""
+    bandwidth: float | None
+    """Bytes per second that one accelerator can send over it, one direction."""
+    latency_s: float | None
+    uplink: float | None
+    """Bytes per second that all accelerators of a domain of the next nearer tier can together send up into this one."""
+    measured: bool
+    """`bandwidth` is what programs got; otherwise what the link can carry at most."""
+
+
 class ClusterView(Body):
     nodes: list[NodeView]
+    links: dict[str, LinkView]
+    """By tier, as declared or measured; tiers of which nothing is known are left out."""
     total_slots: int
     free_slots: int
     controller: str

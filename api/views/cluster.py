@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.schemas.cluster import ClusterView, CordonView, NodeView, SlotView
+from api.schemas.cluster import ClusterView, CordonView, LinkView, NodeView, SlotView
 from orchestrator.placement.room import Holding, free_room
 from orchestrator.spec.sections import Tier
-from orchestrator.store import cordons, leases, nodes, placements
+from orchestrator.store import cordons, leases, links, nodes, placements
 from orchestrator.store.tables import ClusterNode, NodeCordon
 from orchestrator.topology.fabric import Slot
 
@@ -42,6 +42,7 @@ def cluster_view(session: Session, *, now: datetime) -> ClusterView:
     problems.extend(_lost_sentence(row, held) for row in rows if not row.alive)
     return ClusterView(
         nodes=[_node_view(row, held, cordoned.get(row.name)) for row in rows],
+        links={tier.value: LinkView(**asdict(link)) for tier, link in links.known(session).items()},
         total_slots=counted.total,
         free_slots=counted.free,
         controller="up" if is_up else "down",
@@ -90,6 +91,10 @@ def _node_view(row: ClusterNode, held: Holders, cordon: NodeCordon | None) -> No
         accelerator=row.accelerator,
         islands=row.islands,
         cpus=row.cpus,
+        suspect=row.details.get("suspect", False),
+        rails=row.details.get("rails", {}),
+        weak_pairs=row.details.get("weak_pairs", []),
+        partitioned=row.details.get("partitioned", []),
         slots=views,
         last_seen=row.last_seen,
     )

@@ -13,7 +13,8 @@ from atoll.answers import Checkpoint, Cluster, JobDetail, NodeView
 from atoll.cli.connection import TokenFile, Url, connect
 from atoll.client import AtollClient
 from atoll.errors import AtollError
-from orchestrator.simulate.snapshot import Snapshot, SnapshotFabric, SnapshotJob, SnapshotNode
+from orchestrator.simulate.snapshot import Snapshot, SnapshotFabric, SnapshotJob, SnapshotLink, SnapshotNode
+from orchestrator.spec.sections import Tier
 
 LIVE_STATES = ("queued", "starting", "running", "recovering", "stopping")
 
@@ -55,7 +56,12 @@ def take(client: AtollClient, *, now: datetime) -> Snapshot:
 
 
 def _fabric(cluster: Cluster) -> SnapshotFabric:
-    return SnapshotFabric(nodes=[_node(node) for node in cluster.nodes])
+    """Tiers of a newer server are left out, as are those of its nodes."""
+    links = {Tier(tier): link for tier, link in cluster.links.items() if tier in set(Tier)}
+    return SnapshotFabric(
+        nodes=[_node(node) for node in cluster.nodes],
+        links={tier: SnapshotLink(**link.model_dump()) for tier, link in links.items()},
+    )
 
 
 def _node(node: NodeView) -> SnapshotNode:
@@ -69,6 +75,10 @@ def _node(node: NodeView) -> SnapshotNode:
         alive=node.alive,
         schedulable=node.schedulable,
         cpus=node.cpus,
+        suspect=node.suspect,
+        rails={int(index): adapters for index, adapters in node.rails.items()},
+        weak_pairs=node.weak_pairs,
+        partitioned=node.partitioned,
     )
 
 

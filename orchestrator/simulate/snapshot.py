@@ -1,6 +1,7 @@
 """A snapshot of a real cluster: its fabric, and the jobs that wait and run. `atoll snapshot` writes it.
 
-JSON: {"format": "atoll-snapshot-1", "at", "fabric": {"nodes": [...]}, "jobs": [...]}; times are RFC 3339.
+JSON: {"format": "atoll-snapshot-1", "at", "fabric": {"nodes": [...], "links": {TIER: ...}}, "jobs": [...]}.
+Times are RFC 3339.
 """
 
 from __future__ import annotations
@@ -15,15 +16,22 @@ from orchestrator.queue.claims import Claim
 from orchestrator.simulate.jobs import Placed, Shape, SimulatedJob
 from orchestrator.simulate.philly import InvalidTraceError
 from orchestrator.spec.parse import parse_spec
+from orchestrator.spec.sections import Tier
 from orchestrator.spec.sentences import field_sentence
 from orchestrator.spec.violations import InvalidSpecError
 from orchestrator.topology.fabric import SWITCH_TIERS, Fabric, Node, Slot
+from orchestrator.topology.links import Link
+from orchestrator.topology.names import natural_key
 
 FORMAT: Literal["atoll-snapshot-1"] = "atoll-snapshot-1"
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+_Index = Annotated[int, Field(ge=0)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class SnapshotNode(_Part):
@@ -37,10 +45,27 @@ class SnapshotNode(_Part):
     alive: bool = True
     schedulable: bool = True
     cpus: float | None = None
+    suspect: bool = False
+    rails: dict[int, list[str]] = {}
+    """Network adapters nearest to each accelerator."""
+    weak_pairs: list[tuple[_Index, _Index]] = []
+    partitioned: list[_Index] = []
+
+
+class SnapshotLink(_Part):
+    """As `orchestrator.topology.links.Link`, in bytes and seconds."""
+
+    kind: str | None = None
+    bandwidth: _Positive | None = None
+    latency_s: _Positive | None = None
+    uplink: _Positive | None = None
+    measured: bool = False
 
 
 class SnapshotFabric(_Part):
     nodes: list[SnapshotNode]
+    links: dict[Tier, SnapshotLink] = {}
+    """Files written before links were kept have none."""
 
 
 class SnapshotJob(_Part):
@@ -86,6 +111,7 @@ def is_snapshot(text: str) -> bool:
 
 
 def fabric_of(snapshot: Snapshot) -> Fabric:
+    """Nodes in natural order of their names, as the cluster's own fabric has them, whatever their order in the file."""
     return Fabric(
         tuple(
             Node(
@@ -99,9 +125,14 @@ def fabric_of(snapshot: Snapshot) -> Fabric:
                 alive=node.alive,
                 schedulable=node.schedulable,
                 cpus=node.cpus,
+                suspect=node.suspect,
+                rails={index: tuple(adapters) for index, adapters in node.rails.items()},
+                weak_pairs=frozenset(node.weak_pairs),
+                partitioned=frozenset(node.partitioned),
             )
-            for node in snapshot.fabric.nodes
-        )
+            for node in sorted(snapshot.fabric.nodes, key=lambda node: natural_key(node.name))
+        ),
+        {tier: Link(**link.model_dump()) for tier, link in snapshot.fabric.links.items()},
     )
 
 

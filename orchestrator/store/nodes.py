@@ -10,9 +10,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.spec.sections import Tier
+from orchestrator.store import links
 from orchestrator.store.errors import NodeNotFoundError
 from orchestrator.store.tables import ClusterNode, Placement
 from orchestrator.topology.fabric import Fabric, Node
+from orchestrator.topology.names import natural_key
 
 FORGOTTEN_AFTER = timedelta(days=7)
 """A lost node is shown for this long after it was last seen alive: longer than a repair of hardware usually takes, and
@@ -43,6 +45,7 @@ def observe(session: Session, fabric: Fabric, *, now: datetime) -> None:
             known[node.name] = row
     for row in known.values():
         row.alive = False
+    links.replace(session, fabric.links)
     _forget(session, [row for row in known.values() if now - row.last_seen >= FORGOTTEN_AFTER])
     session.flush()
 
@@ -60,11 +63,17 @@ def _forget(session: Session, rows: Sequence[ClusterNode]) -> None:
 
 def known_fabric(session: Session) -> Fabric:
     """The fabric as it was last observed."""
-    return fabric_of(every(session))
+    return Fabric(_nodes(every(session)), links.known(session))
 
 
 def fabric_of(rows: Sequence[ClusterNode]) -> Fabric:
-    return Fabric(tuple(_node(row) for row in rows))
+    """Nodes alone, without links: for counting what is there and free."""
+    return Fabric(_nodes(rows))
+
+
+def _nodes(rows: Sequence[ClusterNode]) -> tuple[Node, ...]:
+    """In natural order of their names, as every other source gives them: what solves equal costs goes by it."""
+    return tuple(sorted((_node(row) for row in rows), key=lambda node: natural_key(node.name)))
 
 
 def every(session: Session) -> Sequence[ClusterNode]:

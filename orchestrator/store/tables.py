@@ -345,6 +345,22 @@ class NodeCordon(Table):
     reason: Mapped[str] = mapped_column(CleanText)
 
 
+class ClusterLink(Table):
+    """What joins accelerators whose nearest shared tier is this one, as the controller last knew it; null: unknown."""
+
+    __tablename__ = "links"
+
+    tier: Mapped[str] = mapped_column(String(16), primary_key=True)
+    """`Tier` value."""
+    kind: Mapped[str | None] = mapped_column(String(255))
+    bandwidth: Mapped[float | None]
+    """Bytes per second of one accelerator, one direction."""
+    latency_s: Mapped[float | None]
+    uplink: Mapped[float | None]
+    """Bytes per second that a domain of the next nearer tier can send up into this one."""
+    measured: Mapped[bool]
+
+
 class Lease(Table):
     """The leader lease: one row a name. Every write of a controller checks `token`."""
 

@@ -287,6 +287,7 @@ PAIRS = {
     "PlanAnswer": "PlanAnswer",
     "SlotView": "SlotView",
     "NodeView": "NodeView",
+    "LinkView": "LinkView",
     "Cluster": "ClusterView",
 }
 

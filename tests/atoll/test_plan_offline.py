@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.store import nodes
+from orchestrator.topology.fabric import Fabric
+from orchestrator.topology.sources.yaml_file import fabric_from_yaml
+from tests.atoll.conftest import NOW
+
 FABRIC = """
 nodes:
   - {name: "n[0-1]", accelerators: 8, accelerator: H100, island: "{name}", leaf: l0}
@@ -37,6 +42,46 @@ def test_place_and_cost(atoll: Any, files: tuple[str, str]) -> None:
     assert "memory of the fullest rank, GiB: parameters" in ran.out
     assert "checkpoint every" in ran.out
     assert "island: link unknown, taken as nvlink4, usual for H100-SXM" in ran.out
+
+
+LINKED = (
+    FABRIC.replace("n[0-1]", "n[0-11]").replace("leaf: l0", "leaf: l0, spine: s0")
+    + """
+  - {name: "x[0-3]", accelerators: 8, accelerator: H100, island: "{name}", leaf: l1, spine: s0, suspect: true}
+  - {name: mig, accelerators: 8, accelerator: H100, island: mig, leaf: l1, spine: s0, partitioned: [0, 1]}
+  - {name: weak, accelerators: 8, accelerator: H100, island: weak, leaf: l1, spine: s0, weak_pairs: [[0, 1]]}
+links:
+  island: {bandwidth_bytes_per_s: 100.0e+9, measured: true}
+  leaf: {kind: ib-hdr, bandwidth_bytes_per_s: 25.0e+9, latency_s: 9.0e-6, uplink_bytes_per_s: 50.0e+9}
+  spine: {bandwidth_bytes_per_s: 5.0e+9, uplink_bytes_per_s: 10.0e+9, measured: true}
+"""
+)
+
+
+def test_the_server_answers_as_the_file_does(atoll: Any, server: Any, tmp_path: Path) -> None:
+    """One fabric, once as the server has it in its database and once in a file: same places, same costs."""
+    job, fabric = tmp_path / "job.yaml", tmp_path / "fabric.yaml"
+    job.write_text(JOB.replace("{tp: 2, dp: 2}", "{tp: 4, dp: 16}"))
+    fabric.write_text(LINKED)
+    known = fabric_from_yaml(LINKED, origin="fabric.yaml")
+    with server.database.write() as session:
+        nodes.observe(session, known, now=NOW)
+
+    def answer(*more: str) -> dict[str, Any]:
+        ran = atoll("plan", str(job), "--json", *more)
+        assert ran.code == 0, ran.err
+        return dict(json.loads(ran.out))
+
+    stored, filed = answer(), answer("--fabric", str(fabric))
+    assert stored == filed
+    assert stored["notes"] == []  # no link was taken for granted
+    assert not {rank["node"] for rank in stored["ranks"]} & {"x0", "x1", "x2", "x3", "mig", "weak"}
+    seconds = stored["estimate"]["seconds"]
+    with server.database.write() as session:
+        nodes.observe(session, Fabric(known.nodes), now=NOW)
+    without = answer()
+    assert without["estimate"]["seconds"] != seconds
+    assert without["notes"]
 
 
 def test_search(atoll: Any, files: tuple[str, str]) -> None:

@@ -12,10 +12,12 @@ import pytest
 
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.placement.placement import Placement
+from orchestrator.simulate.snapshot import fabric_of, read_snapshot
 from orchestrator.spec import parse_spec
 from orchestrator.spec.sections import Tier
 from orchestrator.store import jobs, nodes, placements
 from orchestrator.topology.fabric import Fabric, Node, Slot
+from orchestrator.topology.links import Link
 from tests.atoll.conftest import NOW
 
 Atoll = Callable[..., Any]
@@ -91,6 +93,54 @@ def test_a_trace_needs_a_fabric(atoll: Atoll, files: tuple[str, ...]) -> None:
     ran = atoll("simulate", *files[-2:])
     assert ran.code == 2
     assert "says nothing of a fabric: give one (--fabric FILE)" in ran.err
+
+
+def test_a_snapshot_gives_the_fabric_that_was_seen(server: Any, atoll: Atoll, tmp_path: Path) -> None:
+    whole = Node(
+        "n10",
+        4,
+        {Tier.ISLAND: "n10", Tier.LEAF: "l0"},
+        accelerator="H100",
+        suspect=True,
+        cpus=64.0,
+        rails={0: ("mlx5_0", "mlx5_1"), 3: ("mlx5_2",)},
+        weak_pairs=frozenset({(0, 1), (2, 3)}),
+        partitioned=frozenset({3}),
+    )
+    pairs = Node("n9", 2, {Tier.LEAF: "l0"}, {0: "a", 1: "b"}, schedulable=False)
+    links = {
+        Tier.ISLAND: Link("nvlink4", 400e9, 3e-6, None, measured=True),
+        Tier.ANY: Link(uplink=1e10),
+    }
+    seen = Fabric((pairs, whole), links)
+    with server.database.write() as session:
+        nodes.observe(session, seen, now=NOW)
+    out = tmp_path / "snapshot.json"
+    assert atoll("snapshot", "--out", str(out)).code == 0
+    assert fabric_of(read_snapshot(out.read_text(), origin="snapshot.json")) == seen
+
+
+def test_a_snapshot_of_before_links_were_kept_is_read() -> None:
+    """As `atoll snapshot` wrote it then."""
+    node = {
+        "name": "n0",
+        "accelerators": 2,
+        "domains": {"leaf": "l0"},
+        "islands": {},
+        "accelerator": None,
+        "alive": True,
+        "schedulable": True,
+        "cpus": None,
+    }
+    old = {
+        "format": "atoll-snapshot-1",
+        "at": "2026-05-04T00:00:00Z",
+        "fabric": {"nodes": [node]},
+        "jobs": [],
+    }
+    assert fabric_of(read_snapshot(json.dumps(old), origin="old.json")) == Fabric(
+        (Node("n0", 2, {Tier.LEAF: "l0"}),)
+    )
 
 
 def test_a_snapshot_and_what_if_a_leaf_dies(server: Any, atoll: Atoll, tmp_path: Path) -> None:

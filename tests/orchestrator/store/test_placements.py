@@ -12,6 +12,7 @@ from orchestrator.spec.sections import Tier
 from orchestrator.store import jobs, nodes, placements
 from orchestrator.store.engine import Database
 from orchestrator.topology.fabric import Fabric, Node, Slot
+from orchestrator.topology.links import Link
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 FABRIC = Fabric(
@@ -119,6 +120,19 @@ def test_a_declared_node_that_is_not_there_stays(database: Database) -> None:
         nodes.observe(session, declared, now=NOW)
         nodes.observe(session, declared, now=NOW + 2 * nodes.FORGOTTEN_AFTER)
         assert [(row.name, row.alive) for row in nodes.every(session)] == [("n0", False)]
+
+
+def test_links_come_back_and_those_that_nobody_tells_any_more_go(database: Database) -> None:
+    wide = Link("ib-ndr", 47.1e9, 8e-6, 400e9, measured=True)
+    told = Fabric((Node("n2", 1), Node("n10", 1)), {Tier.LEAF: wide, Tier.ANY: Link(uplink=2.5e9)})
+    with database.write() as session:
+        nodes.observe(session, told, now=NOW)
+    with database.write() as session:
+        assert nodes.known_fabric(session) == told  # nodes in natural order too
+        less = Fabric(told.nodes, {Tier.LEAF: Link("ib-ndr", 40e9)})
+        nodes.observe(session, less, now=NOW)
+    with database.read() as session:
+        assert nodes.known_fabric(session) == less
 
 
 def test_the_fabric_comes_back_as_it_was_seen(database: Database) -> None:

@@ -805,6 +805,13 @@ export interface components {
             controller: string;
             /** Free Slots */
             free_slots: number;
+            /**
+             * Links
+             * @description By tier, as declared or measured; tiers of which nothing is known are left out.
+             */
+            links: {
+                [key: string]: components["schemas"]["LinkView"];
+            };
             /** Nodes */
             nodes: components["schemas"]["NodeView"][];
             /** Problems */
@@ -1539,6 +1546,34 @@ export interface components {
         };
         JsonValue: unknown;
         /**
+         * LinkView
+         * @description What joins accelerators whose nearest shared tier is this one; null: unknown.
+         */
+        LinkView: {
+            /**
+             * Bandwidth
+             * @description Bytes per second that one accelerator can send over it, one direction.
+             */
+            bandwidth: number | null;
+            /**
+             * Kind
+             * @description Class of the link: `nvlink4`, `ib-ndr`.
+             */
+            kind: string | null;
+            /** Latency S */
+            latency_s: number | null;
+            /**
+             * Measured
+             * @description `bandwidth` is what programs got; otherwise what the link can carry at most.
+             */
+            measured: boolean;
+            /**
+             * Uplink
+             * @description Bytes per second that all accelerators of a domain of the next nearer tier can together send up into this one.
+             */
+            uplink: number | null;
+        };
+        /**
          * LogPiece
          * @description One item of the log stream.
          */
@@ -1911,12 +1946,34 @@ export interface components {
             leaf: string | null;
             /** Name */
             name: string;
+            /**
+             * Partitioned
+             * @description Accelerators cut into parts (MIG), which are given to no job.
+             */
+            partitioned: number[];
+            /**
+             * Rails
+             * @description Network adapters nearest to each accelerator, by its index.
+             */
+            rails: {
+                [key: string]: string[];
+            };
             /** Schedulable */
             schedulable: boolean;
             /** Slots */
             slots: components["schemas"]["SlotView"][];
             /** Spine */
             spine: string | null;
+            /**
+             * Suspect
+             * @description Its links were measured and are bad: used only by jobs that do not fit without it.
+             */
+            suspect: boolean;
+            /**
+             * Weak Pairs
+             * @description Pairs of accelerators, lower index first, of one island joined by fewer links than its other pairs.
+             */
+            weak_pairs: number[][];
         };
         /**
          * OffloadSpec

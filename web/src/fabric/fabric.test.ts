@@ -12,8 +12,9 @@ type Some = Partial<NodeView> & { slotCount?: number };
 
 function node(name: string, { slotCount = 2, ...some }: Some = {}): NodeView {
   const slots = Array.from({ length: slotCount }, (_, index) => ({ index, job_id: null, job_name: null, rank: null }));
+  const healthy = { suspect: false, rails: {}, weak_pairs: [], partitioned: [] };
   const nowhere = { island: null, islands: {}, leaf: null, spine: null, core: null };
-  return { name, alive: true, schedulable: true, cordon: null, ...nowhere, accelerator: null, cpus: null, slots, last_seen: "", ...some };
+  return { name, alive: true, schedulable: true, cordon: null, ...nowhere, accelerator: null, cpus: null, ...healthy, slots, last_seen: "", ...some };
 }
 
 /** Titles of a domain and of what is inside, without slots. */
