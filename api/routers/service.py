@@ -56,7 +56,9 @@ def cordon_node(name: NodeName, wanted: CordonRequest, database: DatabaseOf) -> 
     """No job is placed on the node any more; ranks that run there stay. One that is cordoned stays as it is."""
     with database.write() as session:
         nodes.get(session, name)
-        return cordon_view(cordons.put(session, name, at=database.now(), who="operator", reason=wanted.reason))
+        return cordon_view(
+            cordons.put(session, name, at=database.now(), who="operator", reason=wanted.reason)
+        )
 
 
 @router.delete(
