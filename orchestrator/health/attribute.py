@@ -185,21 +185,22 @@ def _replicas(layout: Layout, slow: Sequence[Interval]) -> tuple[list[Imbalance]
             if {other.subject for other in together} != places:
                 continue
             moved |= {id(other) for other in together}
-            found.append(_replica(layout, replica, together))
+            found.append(_replica(layout, together))
     return found, moved
 
 
-def _replica(layout: Layout, replica: int, together: Sequence[Interval]) -> Imbalance:
+def _replica(layout: Layout, together: Sequence[Interval]) -> Imbalance:
+    ranks = tuple(sorted({layout.ranks[interval.subject] for interval in together}))
     factor = sum(interval.factor for interval in together) / len(together)
     return Imbalance(
         Uneven.REPLICA,
-        tuple(sorted({layout.ranks[interval.subject] for interval in together})),
+        ranks,
         None,
         min(interval.from_step for interval in together),
         max(interval.to_step for interval in together),
         factor,
         max(interval.excess for interval in together),
-        f"all stages of replica {replica} take {factor:.2f} times as long at the same time: "
+        f"all stages of the pipeline of ranks {', '.join(map(str, ranks))} take {factor:.2f} times as long at the same time: "
         "its micro-batches hold more work",
     )
 

@@ -6,9 +6,10 @@ By which clock computing is judged:
 - CPUs: by the wall clock, without what the rank waited for others. A rank that another process takes the core from is
   late, and that is a finding.
 - CPUs that the ranks share, as on one machine that plays many nodes: there the wall clock tells who was scheduled. The
-  median rank then has the CPU for less than SHARED of the time that it computes. Computing is judged by the CPU time of
-  the thread that computes, which does not go on while it waits for a core; nothing else is judged. Once seen, this
-  holds for the rest of the attempt.
+  median rank then has the CPU for less than SHARED of the time that it computes, not in every step (ranks that wait for
+  each other leave their cores to others) but in one of eight. Computing is judged by the CPU time of the thread that
+  computes, which does not go on while it waits for a core; nothing else is judged. Once seen, this holds for the rest of
+  the attempt.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ LEARNED = 8
 """Steps before the clock is chosen and anything is said."""
 SHARED = 0.8
 """CPU time over wall time of computing: below it cores are shared."""
+SHARED_STEPS = 1 / 8
+"""Of the steps in which the median rank shared its core, at least so many."""
 SHARE_OVER = 32
-"""Steps over which the share is the median."""
+"""Newest steps that are looked at for it."""
 JUDGED_KEPT = 100_000
 """Judged steps whose numbers are kept, for costs a step."""
 
@@ -51,7 +54,8 @@ class LiveHealth:
         self._heat = HeatRecorder(attempt, mesh.size)
         self._seen = 0
         self._early: list[tuple[int, Floats]] = []
-        self._shares: deque[float] = deque(maxlen=SHARE_OVER)
+        self._shares: deque[Floats] = deque(maxlen=SHARE_OVER)
+        """By rank."""
         self._detector: StragglerDetector | None = None
         self.clock: Clock | None = None
         """None until the first steps have shown it."""
@@ -110,7 +114,10 @@ class LiveHealth:
 
     @property
     def _cores_are_shared(self) -> bool:
-        return len(self._shares) >= LEARNED and float(np.median(self._shares)) < SHARED
+        if len(self._shares) < LEARNED:
+            return False
+        low = np.quantile(np.stack(self._shares), SHARED_STEPS, axis=0)
+        return float(np.median(low)) < SHARED
 
     def _begin_detector(self, clock: Clock) -> None:
         self.clock = clock
@@ -172,8 +179,8 @@ def _measured(phases: Floats) -> Floats:
     return np.column_stack([phases[:, [AT[name] for name in named]], _wall(phases)])
 
 
-def _share(phases: Floats) -> float:
-    """CPU time over wall time of computing, of the median rank; NaN on accelerators."""
-    wall = _compute(phases, Clock.WALL)
-    known = (wall > 0) & ~np.isnan(phases[:, AT["compute_cpu_s"]])
-    return float(np.median(phases[known, AT["compute_cpu_s"]] / wall[known])) if known.any() else float("nan")
+def _share(phases: Floats) -> Floats:
+    """CPU time over wall time of computing, by rank; 1 where one is not known, as on accelerators."""
+    wall, cpu = _compute(phases, Clock.WALL), phases[:, AT["compute_cpu_s"]]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where((wall > 0) & ~np.isnan(cpu), cpu / wall, 1.0)

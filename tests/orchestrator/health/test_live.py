@@ -37,12 +37,21 @@ def rank_5(first: int, last: int, factor: float = 1.31) -> Slowness:
 
 
 def rows_of(
-    step: int, slow: Slowness, dice: np.random.Generator, *, stretched: bool = False, device: bool = False
+    step: int,
+    slow: Slowness,
+    dice: np.random.Generator,
+    *,
+    stretched: bool = False,
+    often: float = 1.0,
+    device: bool = False,
 ) -> Floats:
-    """A step of all ranks. stretched: cores are shared, so a rank takes 2 to 6 times as long as it computes."""
+    """A step of all ranks. stretched: cores are shared, so a rank takes 2 to 6 times as long as it computes, `often` as a
+    share of its steps."""
     factor = np.array([slow(rank, step) for rank in range(RANKS)]) * dice.normal(1.0, 0.02, RANKS)
     cpu = (FORWARD_S + BACKWARD_S) * factor
-    wall = cpu * (dice.uniform(2.0, 6.0, RANKS) if stretched else 1.0)
+    wall = cpu.copy()
+    if stretched:
+        wall *= np.where(dice.random(RANKS) < often, dice.uniform(2.0, 6.0, RANKS), 1.0)
     rows = np.zeros((RANKS, len(ROW)))
     rows[:, 0], rows[:, 1] = np.arange(RANKS), step
     phases = rows[:, 2:]
@@ -129,6 +138,29 @@ def test_cores_that_come_to_be_shared_change_the_clock() -> None:
         live.take(rows_of(step, never, dice, stretched=True))
     assert live.clock is Clock.CPU
     assert stragglers(live) == []
+
+
+def test_ranks_that_wait_for_each_other_share_cores_in_some_steps_only() -> None:
+    """Eight ranks of a pipeline on two cores: at the middle of its steps each had a core for itself."""
+    live = LiveHealth(1, Mesh.of(ParallelismSpec(dp=RANKS)), NODES)
+    dice = np.random.default_rng(SEED)
+    for step in range(1, 200):
+        live.take(rows_of(step, never, dice, stretched=True, often=0.25))
+    assert live.clock is Clock.CPU
+    assert stragglers(live) == []
+
+
+def test_a_rank_alone_that_loses_its_core_is_found_by_the_wall_clock() -> None:
+    live = LiveHealth(1, Mesh.of(ParallelismSpec(dp=RANKS)), NODES)
+    dice = np.random.default_rng(SEED)
+    for step in range(1, 120):
+        rows = rows_of(step, never, dice)
+        if step > 40:
+            rows[5, 2 + AT["forward_s"]] *= 2
+            rows[5, 2 + AT["collective_s"]] = 0.002
+        live.take(rows)
+    (found,) = stragglers(live)
+    assert (live.clock, found.subject) == (Clock.WALL, "rank 5")
 
 
 def test_accelerators_are_judged_by_their_own_clock() -> None:
