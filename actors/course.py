@@ -36,6 +36,7 @@ from orchestrator.lifecycle.reports import (
 from orchestrator.lifecycle.said import real
 from orchestrator.lifecycle.states import Reason
 from orchestrator.placement.certificate import certify
+from orchestrator.placement.explain import counted
 from orchestrator.placement.mesh import Mesh
 from orchestrator.recovery.failure import Cause, Failure, NodeLoss
 from orchestrator.recovery.timeouts import Timeouts
@@ -163,7 +164,8 @@ class Course:
         attempt that is given up end with the gang."""
         attempt = self._attempt
         self._write(
-            EventKind.ATTEMPT_STARTED, f"Attempt {attempt.number}: starting {attempt.world_size} ranks."
+            EventKind.ATTEMPT_STARTED,
+            f"Attempt {attempt.number}: starting {counted(attempt.world_size, 'rank')}.",
         )
         try:
             end = await self._drive(attempt)
@@ -281,9 +283,10 @@ class Course:
     def _take(self, attempt: Attempt, note: Note) -> None:
         attempt.take(note)
         if note.kind is NoteKind.STEP:
-            self.step = max(self.step, self.journal.step(attempt.number, note.data, note.at))
+            step = self.journal.step(attempt.number, note.data, note.at)
+            self.step = max(self.step, step)
             self._pace.took(note.data["step"], real(note.data["step_time_s"]))
-            self.mender.stepped(self.step, note.at)
+            self.mender.stepped(step, note.at)
         elif note.kind is NoteKind.PHASES:
             self.health.take(note.data)
         elif note.kind is NoteKind.EVENT:
@@ -356,7 +359,7 @@ class Course:
         data = {} if since_failure is None else {"seconds": since_failure}
         self._pace.begin_attempt()
         self.health.begin(attempt.number, attempt.slots, start_s=start_s)
-        self._write(EventKind.TRAINING_STARTED, f"All {attempt.world_size} ranks are ready.", data)
+        self._write(EventKind.TRAINING_STARTED, f"{counted(attempt.world_size, 'rank')} ready.", data)
         self.phase, self.reason, self.message = GangPhase.RUNNING, Reason.NONE, ""
 
     def _tell_failure(self, failure: Failure) -> None:

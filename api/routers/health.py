@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -20,8 +20,9 @@ from api.schemas.health import (
 from orchestrator.health.blame import blame_of
 from orchestrator.health.finding import Category
 from orchestrator.health.heat import PLANES, HeatBlock
+from orchestrator.lifecycle.states import JobState
 from orchestrator.spec.sections import HealthSpec
-from orchestrator.store import health, jobs
+from orchestrator.store import attempts, health, jobs
 
 router = APIRouter(prefix="/api/v1", tags=["health"])
 
@@ -39,6 +40,11 @@ def get_job_health(job_id: JobId, database: DatabaseOf, attempt: AttemptOf = Non
         found = health.findings_of(session, job_id, attempt=attempt)
         kept = health.attempts_with_heat(session, job_id)
         policy = job.spec.get("health", {}).get("stragglers", HealthSpec().stragglers)
+        if JobState(job.state).is_terminal:
+            found = [replace(one, ongoing=False) for one in found]
+        else:
+            newest = attempts.newest_number(session, job_id)
+            found = [replace(one, ongoing=one.ongoing and one.attempt >= newest) for one in found]
         slow_now = any(one.category is Category.STRAGGLER and one.ongoing for one in found)
         return HealthView(
             policy=policy,

@@ -200,8 +200,8 @@ def _replica(layout: Layout, together: Sequence[Interval]) -> Imbalance:
         max(interval.to_step for interval in together),
         factor,
         max(interval.excess for interval in together),
-        f"all stages of the pipeline of ranks {', '.join(map(str, ranks))} take {factor:.2f} times as long at the same time: "
-        "its micro-batches hold more work",
+        f"all stages of the pipeline of ranks {', '.join(map(str, ranks))} take {factor:.2f} times as long at the same "
+        "time: its micro-batches hold more work",
     )
 
 

@@ -8,8 +8,8 @@ By which clock computing is judged:
 - CPUs that the ranks share, as on one machine that plays many nodes: there the wall clock tells who was scheduled. The
   median rank then has the CPU for less than SHARED of the time that it computes, not in every step (ranks that wait for
   each other leave their cores to others) but in one of eight. Computing is judged by the CPU time of the thread that
-  computes, which does not go on while it waits for a core; nothing else is judged. Once seen, this holds for the rest of
-  the attempt.
+  computes, which does not go on while it waits for a core; nothing else is judged. Once seen, this holds for the rest
+  of the attempt.
 """
 
 from __future__ import annotations

@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from orchestrator.health.finding import Category, Finding
+from orchestrator.health.finding import Category, Clock, Finding
 from orchestrator.health.verdict import Kind
 from orchestrator.spec.sections import Stragglers
 
 CONFIDENT = 0.8
+SHARED_CORES_FACTOR = 1.5
+"""How slow a rank must be whose CPU time alone is known: where ranks share cores, caches are shared, too, and less is
+their doing."""
 LASTED_STEPS = 20
 """Shortest slowness that is acted on: what is over soon by itself is not."""
 GAIN = 3.0
@@ -53,7 +56,7 @@ def replacement(
     repair_s: float,
     kept: frozenset[str] = frozenset(),
 ) -> Replacement | None:
-    """The one node that the job should do without from its next checkpoint on; None: it goes on as it is.
+    """The one node that the job should do without from now on; None: it goes on as it is.
 
     `repair_s`: seconds from giving up the ranks to their next step. `kept`: nodes that were tried to be replaced in
     vain. Two nodes at once are the one with the larger gain first.
@@ -88,6 +91,7 @@ def _is_sure(one: Finding, step: int) -> bool:
         and one.kind in OF_A_NODE
         and len(one.nodes) == 1
         and one.confidence >= CONFIDENT
+        and (one.clock is not Clock.CPU or one.factor >= SHARED_CORES_FACTOR)
         and step - one.from_step >= LASTED_STEPS
     )
 

@@ -15,6 +15,7 @@ from orchestrator.lifecycle.decide import Verdict
 from orchestrator.lifecycle.reports import EventKind, GangReport, Unwanted
 from orchestrator.lifecycle.states import JobState, Reason
 from orchestrator.lifecycle.view import JobView
+from orchestrator.placement.explain import counted
 from orchestrator.placement.moved import Moved
 from orchestrator.queue.admission import Start, Vacate, Wait
 from orchestrator.queue.policy import QueuePolicy
@@ -110,7 +111,7 @@ class Record:
             on = sorted({slot.node for slot in placement.slots})
             data = {"incarnation": incarnation, "nodes": on, "explanation": list(placement.explanation)}
             shown = ", ".join(on[:8]) + (", ..." if len(on) > 8 else "")
-            sentence = f"Placed on {len(placement.slots)} slots of {shown}. {start.sentence}"
+            sentence = f"Placed on {counted(len(placement.slots), 'slot')} of {shown}. {start.sentence}"
             events.append(session, job.id, EventKind.PLACED, sentence, at=now, data=data)
             jobs.set_state(session, job.id, JobState.STARTING, Reason.NONE, "", now=now)
         return True

@@ -12,7 +12,8 @@ from fastapi.testclient import TestClient
 from orchestrator.health.finding import Category, Clock, Finding
 from orchestrator.health.heat import HeatBlock
 from orchestrator.lifecycle.reports import HealthReport
-from orchestrator.store import health
+from orchestrator.lifecycle.states import JobState, Reason
+from orchestrator.store import attempts, health, jobs
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 SAID = "Rank 5 on node n2 computes 1.31 times as long as its peers since step 120; costs 0.08 s a step."
@@ -52,6 +53,25 @@ def test_findings(client: TestClient, job: str) -> None:
     assert one["sentence"] == SAID
     assert (one["ranks"], one["nodes"], one["factor"], one["ongoing"]) == ([5], ["n2"], 1.31, True)
     assert client.get(f"/api/v1/jobs/{job}/health", params={"attempt": 2}).json()["findings"] == []
+
+
+def test_what_an_attempt_left_open_is_not_slow_now(app: FastAPI, client: TestClient, job: str) -> None:
+    def told() -> tuple[bool, bool]:
+        found = client.get(f"/api/v1/jobs/{job}/health").json()
+        return found["healthy"], found["findings"][0]["ongoing"]
+
+    assert told() == (False, True)
+    with app.state.database.write() as session:
+        for number in (1, 2):
+            attempts.start(session, job, number, incarnation=1, at=NOW)
+    assert told() == (True, False)
+
+
+def test_nothing_is_slow_now_in_a_job_that_ended(app: FastAPI, client: TestClient, job: str) -> None:
+    with app.state.database.write() as session:
+        jobs.set_state(session, job, JobState.SUCCEEDED, Reason.COMPLETED, "", now=NOW)
+    found = client.get(f"/api/v1/jobs/{job}/health").json()
+    assert (found["healthy"], found["findings"][0]["ongoing"]) == (True, False)
 
 
 def test_the_heat_map(client: TestClient, job: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.spec.rules.division import must_divide
-from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule, PlacementSpec
+from orchestrator.spec.sections import ParallelismSpec, PipelineSchedule, PlacementSpec, RecoverySpec
 from orchestrator.spec.violations import Violation
 
 ORDERED = ("tp", "cp", "ep", "dp", "pp")
@@ -19,6 +19,11 @@ def ranks(plan: ParallelismSpec) -> Iterator[Violation]:
     if plan.world_size > MAX_RANKS:
         message = f"tp x pp x dp x cp = {plan.world_size} ranks; a job has at most {MAX_RANKS}"
         yield Violation("parallelism", plan.world_size, message)
+
+
+def fewest_replicas(plan: ParallelismSpec, recovery: RecoverySpec) -> Iterator[Violation]:
+    if recovery.min_dp is not None and recovery.min_dp > plan.dp:
+        yield Violation("recovery.min_dp", recovery.min_dp, f"must be at most parallelism.dp ({plan.dp})")
 
 
 def order(placement: PlacementSpec, plan: ParallelismSpec) -> Iterator[Violation]:

@@ -29,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("parallelism",), plan.schedule),
     Rule(("parallelism",), plan.sharding),
     Rule(("placement", "parallelism"), plan.order),
+    Rule(("parallelism", "recovery"), plan.fewest_replicas),
     Rule(("parallelism", "model"), model.tensor_split),
     Rule(("parallelism", "model"), model.stages),
     Rule(("parallelism", "model"), model.context_split),

@@ -45,8 +45,8 @@ def rows_of(
     often: float = 1.0,
     device: bool = False,
 ) -> Floats:
-    """A step of all ranks. stretched: cores are shared, so a rank takes 2 to 6 times as long as it computes, `often` as a
-    share of its steps."""
+    """A step of all ranks. stretched: cores are shared, so a rank takes 2 to 6 times as long as it computes,
+    `often` as a share of its steps."""
     factor = np.array([slow(rank, step) for rank in range(RANKS)]) * dice.normal(1.0, 0.02, RANKS)
     cpu = (FORWARD_S + BACKWARD_S) * factor
     wall = cpu.copy()

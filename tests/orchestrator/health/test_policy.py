@@ -68,6 +68,7 @@ def test_it_stays_where_that_is_not_wanted_or_does_not_gain(changes: dict[str, A
     [
         {"ongoing": False},
         {"confidence": 0.7},
+        {"clock": Clock.CPU, "factor": 1.4},
         {"category": Category.IMBALANCE},
         {"kind": "data_loader"},
         {"kind": "gc"},
@@ -76,6 +77,10 @@ def test_it_stays_where_that_is_not_wanted_or_does_not_gain(changes: dict[str, A
 )
 def test_what_another_node_would_not_heal_is_left(changed: dict[str, Any]) -> None:
     assert decide(replace(SLOW, **changed)) is None
+
+
+def test_where_cores_are_shared_half_as_long_again_is_sure() -> None:
+    assert decide(replace(SLOW, clock=Clock.CPU, factor=1.6)) == "n2"
 
 
 def test_the_costlier_of_two_goes_first() -> None:

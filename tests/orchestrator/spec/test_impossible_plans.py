@@ -194,6 +194,9 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], Found]] = [
         ("placement.order", "names dp more than once"),
         ("placement.order", "leaves out axes of several ranks (tp 2); name each of them once"),
     ]),
+    ("more replicas at least than there are", job(parallelism={"dp": 2}, recovery={"min_dp": 3}), [
+        ("recovery.min_dp", "must be at most parallelism.dp (2)"),
+    ]),
     ("sharding factor without zero", job(parallelism={"dp": 4, "dp_shard": 2}), [
         ("parallelism.dp_shard",
          "needs parallelism.zero 1, 2 or 3: without ZeRO nothing is sharded over data ranks; leave it out, not "
