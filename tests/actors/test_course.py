@@ -9,7 +9,7 @@ from typing import Any
 from actors.attempt import Attempt
 from actors.course import Course, kept
 from actors.gang import RanksNotStartedError
-from actors.messages import RankOrder
+from actors.messages import Note, NoteKind, RankOrder
 from orchestrator.lifecycle.reports import GangOrder
 from orchestrator.recovery.failure import Cause, Failure
 from orchestrator.recovery.timeouts import Timeouts
@@ -77,3 +77,13 @@ def test_what_a_gang_kept_that_was_to_save_is_told_as_it_is() -> None:
     assert kept(12, 11, 30.0, by_themselves=True) == (
         " Its ranks ended by themselves and told of no checkpoint of the last 1 step."
     )
+
+
+def test_a_repair_is_told_with_the_step_that_was_finished_after_it() -> None:
+    """A job that had come to step 235 and begins at 0 again is whole with step 1."""
+    course: Any = Course(ORDER, Timeouts.of(JobSpec.model_validate(SPEC).recovery))
+    course.step, told = 235, []
+    course.mender.stepped = lambda step, at: told.append((step, at))
+    record = {"loss": 1.0, "grad_norm": 1.0, "learning_rate": 0.1, "tokens": 8, "step_time_s": 0.5}
+    course._take(Attempt(2, SLOTS), Note(1, 7.0, 2, 0, NoteKind.STEP, {"step": 1, **record}))
+    assert (course.step, told) == (235, [(1, 7.0)])
