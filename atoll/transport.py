@@ -36,6 +36,7 @@ class Backoff:
             self._deadline = now + self._budget_s
         delay_s = self._delay_s * random.uniform(0.75, 1.25)
         if now + delay_s > self._deadline:
+            self._deadline = now  # spent, however short the next delay would be
             return False
         time.sleep(delay_s)
         self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)

@@ -50,7 +50,7 @@ def cluster(database: DatabaseOf) -> Response:
     "/api/v1/nodes/{name}/cordon",
     tags=["cluster"],
     operation_id="cordonNode",
-    responses=answers(404, 413, 415, 422, 503),
+    responses=answers(400, 404, 413, 415, 422, 503),
 )
 def cordon_node(name: NodeName, wanted: CordonRequest, database: DatabaseOf) -> CordonView:
     """No job is placed on the node any more; ranks that run there stay. One that is cordoned stays as it is."""

@@ -5026,6 +5026,15 @@ export interface operations {
                     "application/json": components["schemas"]["CordonView"];
                 };
             };
+            /** @description The request cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The bearer token is missing or wrong. */
             401: {
                 headers: {
