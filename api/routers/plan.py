@@ -37,7 +37,8 @@ async def plan(
         Query(
             ge=1,
             le=MAX_RANKS,
-            description="Accelerators a search may use; those of the job's own plan, or all when it has one.",
+            description="Accelerators a search may use. Not given: those of the job's own plan; when that has one, all "
+            "usable ones of the type that the job asks for, else of the type with most.",
         ),
     ] = None,
     tokens: Annotated[

@@ -64,4 +64,5 @@ class SearchView(Body):
     """Fastest first."""
     considered: int
     lost: dict[str, int]
-    """Plans that are not among the best, by why: memory, refused, bubble, communication, recompute, compute."""
+    """Plans that are not among the best, by why: memory, refused, bubble, communication, recompute, compute; untried
+    where no plan found a place and the search gave up."""

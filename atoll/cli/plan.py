@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,13 +18,15 @@ from atoll.cli.offline_plan import fabric_of, plan_on
 from atoll.cli.output import print_json, ranks_text, standard_output
 from atoll.cli.status import SHOWN_RANKS, table_of_ranks
 from orchestrator.estimate.questions import Question
+from orchestrator.spec.rules import MAX_RANKS
 
-FabricPath = Annotated[
-    Path | None,
+FabricFiles = Annotated[
+    list[str] | None,
     typer.Option(
         "--fabric",
         metavar="FILE",
-        help="Plan here, for this fabric when it is empty, instead of asking a server.",
+        help="Plan here, for this fabric when it is empty, instead of asking a server. May be repeated: files complete "
+        "one another, as in `atoll fabric show`.",
     ),
 ]
 Auto = Annotated[bool, typer.Option("--auto", help="Search for the fastest plans that fit.")]
@@ -34,8 +35,10 @@ Ranks = Annotated[
     typer.Option(
         "--ranks",
         min=1,
+        max=MAX_RANKS,
         metavar="N",
-        help="Accelerators for --auto. (default: those of the job's own plan, or all when that has one)",
+        help="Accelerators for --auto. (default: those of the job's own plan; when that has one, all usable ones of "
+        "the type that the job asks for, else of the type with most)",
     ),
 ]
 Tokens = Annotated[
@@ -69,7 +72,7 @@ Failures = Annotated[
 
 def plan(
     path: JobPath,
-    fabric: FabricPath = None,
+    fabric: FabricFiles = None,
     auto: Auto = False,
     ranks: Ranks = None,
     tokens: Tokens = None,
@@ -82,7 +85,7 @@ def plan(
     """Shows where a job would run, or what is missing, and what it would cost. Exit code 1 when it does not fit; with
     --auto when no plan does."""
     spec = read_job(path)
-    if fabric is not None:
+    if fabric:
         question = Question(auto, ranks, tokens, checkpoint_stall, gpu_hours_between_failures)
         answer = plan_on(fabric_of(fabric), spec, question)
     else:
@@ -98,7 +101,7 @@ def plan(
     if as_json:
         print_json(answer)
     else:
-        print_plan(standard_output(), answer, when="now" if fabric is None else "when the fabric is empty")
+        print_plan(standard_output(), answer, when="when the fabric is empty" if fabric else "now")
     if not (answer.search.best if answer.search is not None else answer.fits):
         raise typer.Exit(JOB_FAILED)
 

@@ -39,7 +39,8 @@ def test_place_and_cost(atoll: Any, files: tuple[str, str]) -> None:
     assert ran.code == 0, ran.err
     assert "tp2 dp2, 4 ranks: fits when the fabric is empty" in ran.out
     assert "estimate on H100-SXM:" in ran.out
-    assert "memory of the fullest rank, GiB: parameters" in ran.out
+    assert "memory of the fullest rank: parameters" in ran.out
+    assert "1,638,400 tokens in" in ran.out  # 100 steps of 16 sequences of 1024
     assert "checkpoint every" in ran.out
     assert "island: link unknown, taken as nvlink4, usual for H100-SXM" in ran.out
 
@@ -121,3 +122,35 @@ def test_wrong_files_give_2(atoll: Any, files: tuple[str, str], tmp_path: Path) 
     assert "acelerators" in ran.err
     assert atoll("plan", files[0], "--fabric", str(tmp_path / "none.yaml")).code == 2
     assert atoll("plan", files[0], "--fabric", files[1], "--ranks", "0").code == 2
+    assert atoll("plan", files[0], "--fabric", files[1], "--ranks", "131073").code == 2
+
+
+SWITCHES = """
+SwitchName=s0 Switches=l[0-1]
+SwitchName=l0 Nodes=n0
+SwitchName=l1 Nodes=n1
+"""
+
+
+def test_a_fabric_without_accelerators_is_refused(atoll: Any, files: tuple[str, str], tmp_path: Path) -> None:
+    """Slurm's switches say which nodes there are, not what is in them."""
+    switches = tmp_path / "topology.conf"
+    switches.write_text(SWITCHES)
+    for more in ((), ("--auto",), ("--json",)):
+        ran = atoll("plan", files[0], "--fabric", str(switches), *more)
+        assert ran.code == 2
+        assert ran.out == ""
+        assert "topology.conf states no accelerators (2 nodes)" in ran.err
+        assert "another --fabric" in ran.err
+
+
+def test_files_complete_one_another(atoll: Any, files: tuple[str, str], tmp_path: Path) -> None:
+    """The switches of one file, the accelerators of another."""
+    switches, gpus = tmp_path / "topology.conf", tmp_path / "gpus.yaml"
+    switches.write_text(SWITCHES)
+    gpus.write_text('nodes: [{name: "n[0-1]", accelerators: 8, accelerator: H100, island: "{name}"}]')
+    ran = atoll("plan", files[0], "--fabric", str(switches), "--fabric", str(gpus), "--json")
+    assert ran.code == 0, ran.err
+    answer = json.loads(ran.out)
+    assert answer["estimate"]["accelerator"] == "H100-SXM"
+    assert {rank["leaf"] for rank in answer["ranks"]} <= {"l0", "l1"}
