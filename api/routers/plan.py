@@ -13,7 +13,7 @@ from api.problems import answers
 from api.routers.jobs import JOB_BODY
 from api.schemas.plan import PlanAnswer
 from orchestrator.estimate.planned import planned
-from orchestrator.estimate.questions import Question
+from orchestrator.estimate.questions import LEAST, MOST_GPU_HOURS, MOST_STALL_S, MOST_TOKENS, Question
 from orchestrator.placement.room import Room, free_room
 from orchestrator.spec.job import JobSpec
 from orchestrator.spec.rules import MAX_RANKS
@@ -43,14 +43,25 @@ async def plan(
     ] = None,
     tokens: Annotated[
         float | None,
-        Query(gt=0, description="Budget to estimate the time for; the job's own steps if not given."),
+        Query(
+            ge=1,
+            le=MOST_TOKENS,
+            description="Budget to estimate the time for; the job's own steps if not given.",
+        ),
     ] = None,
     checkpoint_stall_s: Annotated[
         float | None,
-        Query(gt=0, description="Seconds that training waits for a checkpoint: gives advice on how often."),
+        Query(
+            ge=LEAST,
+            le=MOST_STALL_S,
+            description="Seconds that training waits for a checkpoint: gives advice on how often.",
+        ),
     ] = None,
     gpu_hours_between_failures: Annotated[
-        float | None, Query(gt=0, description="As measured on this cluster; Llama 3's if not given.")
+        float | None,
+        Query(
+            ge=LEAST, le=MOST_GPU_HOURS, description="As measured on this cluster; Llama 3's if not given."
+        ),
     ] = None,
 ) -> PlanAnswer:
     """Solves for the nodes as last seen and the slots and CPUs that are free now; costs are those of the whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Annotated
 
 import typer
@@ -17,8 +18,16 @@ from atoll.cli.messages import JOB_FAILED
 from atoll.cli.offline_plan import fabric_of, plan_on
 from atoll.cli.output import print_json, ranks_text, standard_output
 from atoll.cli.status import SHOWN_RANKS, table_of_ranks
-from orchestrator.estimate.questions import Question
+from orchestrator.estimate.questions import LEAST, MOST_GPU_HOURS, MOST_STALL_S, MOST_TOKENS, Question
 from orchestrator.spec.rules import MAX_RANKS
+
+
+def a_number(given: float | None) -> float | None:
+    """`nan` lies in every range that is checked by comparing."""
+    if given is not None and isnan(given):
+        raise typer.BadParameter(f"{given} is not a number")
+    return given
+
 
 FabricFiles = Annotated[
     list[str] | None,
@@ -46,6 +55,8 @@ Tokens = Annotated[
     typer.Option(
         "--tokens",
         min=1,
+        max=MOST_TOKENS,
+        callback=a_number,
         metavar="N",
         help="Time and GPU-hours to so many tokens. (default: the job's steps)",
     ),
@@ -54,7 +65,9 @@ Stall = Annotated[
     float | None,
     typer.Option(
         "--checkpoint-stall",
-        min=1e-6,
+        min=LEAST,
+        max=MOST_STALL_S,
+        callback=a_number,
         metavar="S",
         help="Seconds that training waits for a checkpoint, as measured: gives advice on how often to write one.",
     ),
@@ -63,7 +76,9 @@ Failures = Annotated[
     float | None,
     typer.Option(
         "--gpu-hours-between-failures",
-        min=1e-6,
+        min=LEAST,
+        max=MOST_GPU_HOURS,
+        callback=a_number,
         metavar="H",
         help="As measured on the cluster, for that advice. (default: Llama 3's)",
     ),

@@ -14,6 +14,13 @@ from orchestrator.spec.job import JobSpec
 from orchestrator.spec.sections import ResourcesSpec
 from orchestrator.topology.fabric import Fabric
 
+LEAST = 1e-6
+"""Of seconds and hours that may be asked with, and the most of tokens, seconds and hours: far beyond any run, and small
+enough that whole steps can be counted."""
+MOST_TOKENS = 1e18
+MOST_STALL_S = 1e6
+MOST_GPU_HOURS = 1e12
+
 
 @dataclass(frozen=True)
 class Question:

@@ -125,6 +125,15 @@ def test_wrong_files_give_2(atoll: Any, files: tuple[str, str], tmp_path: Path) 
     assert atoll("plan", files[0], "--fabric", files[1], "--ranks", "131073").code == 2
 
 
+@pytest.mark.parametrize("option", ["--tokens", "--checkpoint-stall", "--gpu-hours-between-failures"])
+def test_what_cannot_be_counted_gives_2(atoll: Any, files: tuple[str, str], option: str) -> None:
+    asked = [] if option != "--gpu-hours-between-failures" else ["--checkpoint-stall", "1"]
+    for value in ("inf", "nan", "1e308", "0", "-1"):
+        ran = atoll("plan", files[0], "--fabric", files[1], *asked, option, value)
+        assert ran.code == 2, value
+        assert option in ran.err
+
+
 SWITCHES = """
 SwitchName=s0 Switches=l[0-1]
 SwitchName=l0 Nodes=n0
