@@ -25,7 +25,7 @@ class IntervalAdvice(Body):
     steps: int
     seconds: float
     lost: float
-    """Share of the time that checkpoints and repeated steps take at this interval."""
+    """Share of the time that checkpoints and repeated steps take at this interval; 1 or more: there is no progress."""
     stall_s: float
     failures_s: float
     """Mean seconds between failures of the job."""

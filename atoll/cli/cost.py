@@ -40,9 +40,10 @@ def print_estimate(console: Console, estimate: Estimate) -> None:
     if advice is not None:
         rate = "measured" if advice.failures_measured else "Llama 3's rate"
         noun = "step" if advice.steps == 1 else "steps"
+        loss = f"{advice.lost:.1%} lost" if advice.lost < 1 else "no progress: failures come too soon"
         console.print(
             f"  checkpoint every {advice.steps} {noun} ({duration_text(advice.seconds)}): a failure every "
-            f"{duration_text(advice.failures_s)} ({rate}), {advice.stall_s:g} s a checkpoint, {advice.lost:.1%} lost"
+            f"{duration_text(advice.failures_s)} ({rate}), {advice.stall_s:g} s a checkpoint, {loss}"
         )
 
 

@@ -134,6 +134,15 @@ def test_what_cannot_be_counted_gives_2(atoll: Any, files: tuple[str, str], opti
         assert option in ran.err
 
 
+def test_advice_where_failures_leave_no_time(atoll: Any, files: tuple[str, str]) -> None:
+    """Four ranks that fail every 0.9 s and wait 1000 s for a checkpoint: Daly's share of time lost exceeds 1."""
+    asked = ("--checkpoint-stall", "1000", "--gpu-hours-between-failures", "0.001")
+    ran = atoll("plan", files[0], "--fabric", files[1], *asked)
+    assert ran.code == 0
+    assert "no progress: failures come too soon" in ran.out
+    assert "% lost" not in ran.out
+
+
 SWITCHES = """
 SwitchName=s0 Switches=l[0-1]
 SwitchName=l0 Nodes=n0

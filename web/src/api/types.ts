@@ -1250,7 +1250,7 @@ export interface components {
             failures_s: number;
             /**
              * Lost
-             * @description Share of the time that checkpoints and repeated steps take at this interval.
+             * @description Share of the time that checkpoints and repeated steps take at this interval; 1 or more: there is no progress.
              */
             lost: number;
             /** Seconds */
