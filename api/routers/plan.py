@@ -13,7 +13,7 @@ from api.problems import answers
 from api.routers.jobs import JOB_BODY
 from api.schemas.plan import PlanAnswer
 from orchestrator.estimate.planned import planned
-from orchestrator.estimate.questions import Question
+from orchestrator.estimate.questions import LEAST, MOST_GPU_HOURS, MOST_STALL_S, MOST_TOKENS, Question
 from orchestrator.placement.room import Room, free_room
 from orchestrator.spec.job import JobSpec
 from orchestrator.spec.rules import MAX_RANKS
@@ -37,19 +37,31 @@ async def plan(
         Query(
             ge=1,
             le=MAX_RANKS,
-            description="Accelerators a search may use; those of the job's own plan, or all when it has one.",
+            description="Accelerators a search may use. Not given: those of the job's own plan; when that has one, all "
+            "usable ones of the type that the job asks for, else of the type with most.",
         ),
     ] = None,
     tokens: Annotated[
         float | None,
-        Query(gt=0, description="Budget to estimate the time for; the job's own steps if not given."),
+        Query(
+            ge=1,
+            le=MOST_TOKENS,
+            description="Budget to estimate the time for; the job's own steps if not given.",
+        ),
     ] = None,
     checkpoint_stall_s: Annotated[
         float | None,
-        Query(gt=0, description="Seconds that training waits for a checkpoint: gives advice on how often."),
+        Query(
+            ge=LEAST,
+            le=MOST_STALL_S,
+            description="Seconds that training waits for a checkpoint: gives advice on how often.",
+        ),
     ] = None,
     gpu_hours_between_failures: Annotated[
-        float | None, Query(gt=0, description="As measured on this cluster; Llama 3's if not given.")
+        float | None,
+        Query(
+            ge=LEAST, le=MOST_GPU_HOURS, description="As measured on this cluster; Llama 3's if not given."
+        ),
     ] = None,
 ) -> PlanAnswer:
     """Solves for the nodes as last seen and the slots and CPUs that are free now; costs are those of the whole

@@ -25,7 +25,7 @@ class IntervalAdvice(Body):
     steps: int
     seconds: float
     lost: float
-    """Share of the time that checkpoints and repeated steps take at this interval."""
+    """Share of the time that checkpoints and repeated steps take at this interval; 1 or more: there is no progress."""
     stall_s: float
     failures_s: float
     """Mean seconds between failures of the job."""
@@ -64,4 +64,5 @@ class SearchView(Body):
     """Fastest first."""
     considered: int
     lost: dict[str, int]
-    """Plans that are not among the best, by why: memory, refused, bubble, communication, recompute, compute."""
+    """Plans that are not among the best, by why: memory, refused, bubble, communication, recompute, compute; untried
+    where no plan found a place and the search gave up."""

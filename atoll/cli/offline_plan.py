@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from atoll.answers import PlanAnswer
@@ -13,19 +13,32 @@ from orchestrator.placement.room import Room
 from orchestrator.spec import parse_spec
 from orchestrator.topology.fabric import Fabric
 from orchestrator.topology.read import FabricFile, read_fabric
-from orchestrator.topology.sources.reading import InvalidFabricError
+from orchestrator.topology.sources.reading import InvalidFabricError, counted
 
 
 class FabricFileError(AtollError):
     """A fabric file that cannot be taken."""
 
 
-def fabric_of(path: Path) -> Fabric:
-    """The fabric that a topology file of any known format describes."""
+def fabric_of(files: Sequence[str]) -> Fabric:
+    """The fabric that topology files of any known format describe together. FabricFileError when one cannot be taken,
+    or when none says how many accelerators a node has."""
     try:
-        return read_fabric([FabricFile.parse(str(path))]).fabric
+        fabric = read_fabric([FabricFile.parse(file) for file in files]).fabric
     except InvalidFabricError as error:
         raise FabricFileError(str(error)) from None
+    if not any(node.accelerators for node in fabric.nodes):
+        raise FabricFileError(_without_accelerators(files, len(fabric.nodes)))
+    return fabric
+
+
+def _without_accelerators(files: Sequence[str], nodes: int) -> str:
+    verb = "states" if len(files) == 1 else "state"
+    return (
+        f"{', '.join(files)} {verb} no accelerators ({counted(nodes, 'node')}), so no job has a place; name one that "
+        "does with another --fabric: Slurm's node lines with Gres=gpu:…, Kubernetes nodes, or a fabric file of Atoll "
+        '(docs/placement.md), such as: nodes: [{name: "n[0-3]", accelerators: 8, accelerator: H100}]'
+    )
 
 
 def plan_on(fabric: Fabric, document: dict[str, Any], question: Question) -> PlanAnswer:

@@ -72,6 +72,32 @@ def rate_text(tokens_per_s: float | None) -> str:
     return "–"
 
 
+def size_text(size_bytes: float) -> str:
+    """Binary units, one digit: `900 B`, `12.5 MiB`, `75.2 GiB`; `0` for nothing."""
+    if size_bytes < 1024:
+        return f"{size_bytes:.0f} B" if size_bytes else "0"
+    size = size_bytes / 1024
+    for unit in ("KiB", "MiB"):
+        if size < 1023.95:  # more would be shown as 1024.0
+            return f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} GiB"
+
+
+def tokens_text(tokens: float) -> str:
+    """All digits below ten million, three above: `61,440 tokens`, `300 billion tokens`."""
+    if tokens < 1e7:
+        return f"{tokens:,.0f} token{'' if round(tokens) == 1 else 's'}"
+    for limit, scale, word in (
+        (999.5e6, 1e6, "million"),
+        (999.5e9, 1e9, "billion"),
+        (999.5e12, 1e12, "trillion"),
+    ):
+        if tokens < limit:  # more would be shown as `1e+03 million`
+            return f"{tokens / scale:.3g} {word} tokens"
+    return f"{tokens / 1e12:,.0f} trillion tokens"
+
+
 def ranks_text(count: int) -> str:
     return "1 rank" if count == 1 else f"{count} ranks"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from math import isnan
 from typing import Annotated
 
 import typer
@@ -18,14 +18,24 @@ from atoll.cli.messages import JOB_FAILED
 from atoll.cli.offline_plan import fabric_of, plan_on
 from atoll.cli.output import print_json, ranks_text, standard_output
 from atoll.cli.status import SHOWN_RANKS, table_of_ranks
-from orchestrator.estimate.questions import Question
+from orchestrator.estimate.questions import LEAST, MOST_GPU_HOURS, MOST_STALL_S, MOST_TOKENS, Question
+from orchestrator.spec.rules import MAX_RANKS
 
-FabricPath = Annotated[
-    Path | None,
+
+def a_number(given: float | None) -> float | None:
+    """`nan` lies in every range that is checked by comparing."""
+    if given is not None and isnan(given):
+        raise typer.BadParameter(f"{given} is not a number")
+    return given
+
+
+FabricFiles = Annotated[
+    list[str] | None,
     typer.Option(
         "--fabric",
         metavar="FILE",
-        help="Plan here, for this fabric when it is empty, instead of asking a server.",
+        help="Plan here, for this fabric when it is empty, instead of asking a server. May be repeated: files complete "
+        "one another, as in `atoll fabric show`.",
     ),
 ]
 Auto = Annotated[bool, typer.Option("--auto", help="Search for the fastest plans that fit.")]
@@ -34,8 +44,10 @@ Ranks = Annotated[
     typer.Option(
         "--ranks",
         min=1,
+        max=MAX_RANKS,
         metavar="N",
-        help="Accelerators for --auto. (default: those of the job's own plan, or all when that has one)",
+        help="Accelerators for --auto. (default: those of the job's own plan; when that has one, all usable ones of "
+        "the type that the job asks for, else of the type with most)",
     ),
 ]
 Tokens = Annotated[
@@ -43,6 +55,8 @@ Tokens = Annotated[
     typer.Option(
         "--tokens",
         min=1,
+        max=MOST_TOKENS,
+        callback=a_number,
         metavar="N",
         help="Time and GPU-hours to so many tokens. (default: the job's steps)",
     ),
@@ -51,7 +65,9 @@ Stall = Annotated[
     float | None,
     typer.Option(
         "--checkpoint-stall",
-        min=1e-6,
+        min=LEAST,
+        max=MOST_STALL_S,
+        callback=a_number,
         metavar="S",
         help="Seconds that training waits for a checkpoint, as measured: gives advice on how often to write one.",
     ),
@@ -60,7 +76,9 @@ Failures = Annotated[
     float | None,
     typer.Option(
         "--gpu-hours-between-failures",
-        min=1e-6,
+        min=LEAST,
+        max=MOST_GPU_HOURS,
+        callback=a_number,
         metavar="H",
         help="As measured on the cluster, for that advice. (default: Llama 3's)",
     ),
@@ -69,7 +87,7 @@ Failures = Annotated[
 
 def plan(
     path: JobPath,
-    fabric: FabricPath = None,
+    fabric: FabricFiles = None,
     auto: Auto = False,
     ranks: Ranks = None,
     tokens: Tokens = None,
@@ -82,7 +100,7 @@ def plan(
     """Shows where a job would run, or what is missing, and what it would cost. Exit code 1 when it does not fit; with
     --auto when no plan does."""
     spec = read_job(path)
-    if fabric is not None:
+    if fabric:
         question = Question(auto, ranks, tokens, checkpoint_stall, gpu_hours_between_failures)
         answer = plan_on(fabric_of(fabric), spec, question)
     else:
@@ -98,7 +116,7 @@ def plan(
     if as_json:
         print_json(answer)
     else:
-        print_plan(standard_output(), answer, when="now" if fabric is None else "when the fabric is empty")
+        print_plan(standard_output(), answer, when="when the fabric is empty" if fabric else "now")
     if not (answer.search.best if answer.search is not None else answer.fits):
         raise typer.Exit(JOB_FAILED)
 

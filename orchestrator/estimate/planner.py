@@ -25,7 +25,7 @@ from orchestrator.topology.fabric import Fabric
 USABLE = 0.94
 """Of an accelerator's memory: the rest is a margin for what the estimate does not see."""
 MOST_UNPLACED = 100
-"""Plans that find no place before the search gives up finding more."""
+"""Meshes that find no place before the search gives up: trying one takes the solver's time."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Search:
     considered: int
     lost: Mapping[str, int]
     """Why the others lost: `memory`, `refused`, or the part of the step by which they are slower than the best plan:
-    `bubble`, `communication`, `recompute`, `compute`."""
+    `bubble`, `communication`, `recompute`, `compute`. `untried`: no plan found a place and the search gave up."""
 
 
 def plan_cost(spec: JobSpec, device: Accelerator, network: Network) -> PlanCost:
@@ -109,17 +109,25 @@ def _placed(
     best: list[int] = []
     unplaced = set[int]()
     shown = set[tuple[object, ...]]()
+    placeable: dict[Mesh, bool] = {}
     for position, (_, job, _) in enumerate(timed):
-        if len(best) == most or len(unplaced) == MOST_UNPLACED:
+        mesh = Mesh.of(job.parallelism)
+        if len(best) == most or (mesh not in placeable and _without(placeable) == MOST_UNPLACED):
             break
         if (kind := _kind(job)) in shown:
             continue
-        if fabric is None or _has_place(job, fabric):
+        if mesh not in placeable:
+            placeable[mesh] = fabric is None or _has_place(job, mesh, fabric)
+        if placeable[mesh]:
             best.append(position)
             shown.add(kind)
         else:
             unplaced.add(position)
     return best, unplaced
+
+
+def _without(placeable: Mapping[Mesh, bool]) -> int:
+    return list(placeable.values()).count(False)
 
 
 def with_plan(spec: JobSpec, candidate: Candidate) -> JobSpec:
@@ -141,8 +149,7 @@ def _breaks_rules(spec: JobSpec) -> bool:
     return bool(incompatibilities({name: value for name, value in spec if isinstance(value, Section)}))
 
 
-def _has_place(spec: JobSpec, fabric: Fabric) -> bool:
-    mesh = Mesh.of(spec.parallelism)
+def _has_place(spec: JobSpec, mesh: Mesh, fabric: Fabric) -> bool:
     found = solve(mesh, spec.placement, fabric, fabric.slots(), resources=spec.resources)
     return not isinstance(found, Refusal)
 
@@ -150,14 +157,16 @@ def _has_place(spec: JobSpec, fabric: Fabric) -> bool:
 def _reasons(
     timed: Sequence[tuple[float, JobSpec, StepSeconds]], best: set[int], unplaced: set[int]
 ) -> Iterator[str]:
-    """Of each plan that is not among the best: the part that exceeds the best plan's most."""
-    if not best:
-        return
-    fastest = _parts(timed[min(best)][2])
+    """Of each plan that is neither among the best nor without a place: the part that exceeds the best plan's most."""
+    fastest = _parts(timed[min(best)][2]) if best else None
     for position, (_, _, step) in enumerate(timed):
-        if position not in best and position not in unplaced:
-            parts = _parts(step)
-            yield max(parts, key=lambda name: parts[name] - fastest[name])
+        if position in best or position in unplaced:
+            continue
+        if fastest is None:
+            yield "untried"
+            continue
+        excess = {name: seconds - fastest[name] for name, seconds in _parts(step).items()}
+        yield max(excess, key=lambda name: excess[name])
 
 
 def _parts(step: StepSeconds) -> dict[str, float]:

@@ -11,8 +11,16 @@ from orchestrator.estimate.network import UNNAMED, device_of, network_of
 from orchestrator.estimate.planner import plan_cost, search
 from orchestrator.estimate.report import cost_report, search_report
 from orchestrator.spec.job import JobSpec
+from orchestrator.spec.rules import MAX_RANKS
 from orchestrator.spec.sections import ResourcesSpec
 from orchestrator.topology.fabric import Fabric
+
+LEAST = 1e-6
+"""Of seconds and hours that may be asked with, and the most of tokens, seconds and hours: far beyond any run, and small
+enough that whole steps can be counted."""
+MOST_TOKENS = 1e18
+MOST_STALL_S = 1e6
+MOST_GPU_HOURS = 1e12
 
 
 @dataclass(frozen=True)
@@ -69,11 +77,13 @@ def _left_out(spec: JobSpec) -> Iterator[str]:
 
 def usable(fabric: Fabric, resources: ResourcesSpec) -> int:
     """Accelerators that one job may have: whole ones of nodes that take work, of the type that it asks for, else of the
-    type with most; of all types where it mixes them."""
+    type with most; of all types where it mixes them. No more than the ranks a job may have."""
     counts = Counter[str | None]()
     for node in fabric.nodes:
         if node.alive and node.schedulable:
             counts[node.accelerator] += node.accelerators - len(node.partitioned)
     if resources.accelerator is not None:
-        return counts[resources.accelerator]
-    return counts.total() if resources.mix_accelerators else max(counts.values(), default=0)
+        found = counts[resources.accelerator]
+    else:
+        found = counts.total() if resources.mix_accelerators else max(counts.values(), default=0)
+    return min(found, MAX_RANKS)

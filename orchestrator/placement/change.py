@@ -31,12 +31,14 @@ def _wider_rules(mesh: Mesh, rules: PlacementSpec, tables: Sequence[PocketTable]
 
 
 def _fewer_replicas(mesh: Mesh, rules: PlacementSpec, tables: Sequence[PocketTable]) -> Iterator[str]:
-    """Divisors of the number asked for alone: batch and shards are split as before."""
+    """Divisors of the number asked for alone: the batch is split as before, expert groups stay whole."""
     asked = mesh.degree("dp")
     if "dp" in required_tiers(mesh, rules) or "ep" in required_tiers(mesh, rules):
         return
     most = max((replicas_that_fit(mesh, rules, table) for table in tables), default=0)
-    fewer = max((dp for dp in range(1, min(most + 1, asked)) if asked % dp == 0), default=None)
+    shared = mesh.degree("tp") * mesh.degree("cp")
+    serving = (dp for dp in range(1, min(most + 1, asked)) if asked % dp == 0 and shared * dp % mesh.ep == 0)
+    fewer = max(serving, default=None)
     if fewer is not None:
         yield f"It fits now with parallelism.dp {fewer} instead of {asked}."
 

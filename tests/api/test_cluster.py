@@ -163,6 +163,16 @@ def test_plan_says_what_a_step_costs(app: FastAPI, client: TestClient) -> None:
     assert "island: link unknown, taken as nvlink4, usual for H100-SXM" in plan["notes"]
 
 
+@pytest.mark.parametrize("name", ["tokens", "checkpoint_stall_s", "gpu_hours_between_failures"])
+def test_plan_refuses_what_cannot_be_counted(app: FastAPI, client: TestClient, name: str) -> None:
+    _observe(app, H100S)
+    for value in ("inf", "nan", "1e308", "0", "-1"):
+        asked = {"checkpoint_stall_s": "1"} | {name: value}
+        answer = client.post("/api/v1/plan", json=job_file(parallelism={}), params=asked)
+        assert answer.status_code == 422, value
+        assert name in answer.text
+
+
 def test_plan_searches_when_asked(app: FastAPI, client: TestClient) -> None:
     _observe(app, H100S)
     asked = {"auto": True, "ranks": 4}

@@ -39,7 +39,8 @@ def test_place_and_cost(atoll: Any, files: tuple[str, str]) -> None:
     assert ran.code == 0, ran.err
     assert "tp2 dp2, 4 ranks: fits when the fabric is empty" in ran.out
     assert "estimate on H100-SXM:" in ran.out
-    assert "memory of the fullest rank, GiB: parameters" in ran.out
+    assert "memory of the fullest rank: parameters" in ran.out
+    assert "1,638,400 tokens in" in ran.out  # 100 steps of 16 sequences of 1024
     assert "checkpoint every" in ran.out
     assert "island: link unknown, taken as nvlink4, usual for H100-SXM" in ran.out
 
@@ -121,3 +122,53 @@ def test_wrong_files_give_2(atoll: Any, files: tuple[str, str], tmp_path: Path) 
     assert "acelerators" in ran.err
     assert atoll("plan", files[0], "--fabric", str(tmp_path / "none.yaml")).code == 2
     assert atoll("plan", files[0], "--fabric", files[1], "--ranks", "0").code == 2
+    assert atoll("plan", files[0], "--fabric", files[1], "--ranks", "131073").code == 2
+
+
+@pytest.mark.parametrize("option", ["--tokens", "--checkpoint-stall", "--gpu-hours-between-failures"])
+def test_what_cannot_be_counted_gives_2(atoll: Any, files: tuple[str, str], option: str) -> None:
+    asked = [] if option != "--gpu-hours-between-failures" else ["--checkpoint-stall", "1"]
+    for value in ("inf", "nan", "1e308", "0", "-1"):
+        ran = atoll("plan", files[0], "--fabric", files[1], *asked, option, value)
+        assert ran.code == 2, value
+        assert option in ran.err
+
+
+def test_advice_where_failures_leave_no_time(atoll: Any, files: tuple[str, str]) -> None:
+    """Four ranks that fail every 0.9 s and wait 1000 s for a checkpoint: Daly's share of time lost exceeds 1."""
+    asked = ("--checkpoint-stall", "1000", "--gpu-hours-between-failures", "0.001")
+    ran = atoll("plan", files[0], "--fabric", files[1], *asked)
+    assert ran.code == 0
+    assert "no progress: failures come too soon" in ran.out
+    assert "% lost" not in ran.out
+
+
+SWITCHES = """
+SwitchName=s0 Switches=l[0-1]
+SwitchName=l0 Nodes=n0
+SwitchName=l1 Nodes=n1
+"""
+
+
+def test_a_fabric_without_accelerators_is_refused(atoll: Any, files: tuple[str, str], tmp_path: Path) -> None:
+    """Slurm's switches say which nodes there are, not what is in them."""
+    switches = tmp_path / "topology.conf"
+    switches.write_text(SWITCHES)
+    for more in ((), ("--auto",), ("--json",)):
+        ran = atoll("plan", files[0], "--fabric", str(switches), *more)
+        assert ran.code == 2
+        assert ran.out == ""
+        assert "topology.conf states no accelerators (2 nodes)" in ran.err
+        assert "another --fabric" in ran.err
+
+
+def test_files_complete_one_another(atoll: Any, files: tuple[str, str], tmp_path: Path) -> None:
+    """The switches of one file, the accelerators of another."""
+    switches, gpus = tmp_path / "topology.conf", tmp_path / "gpus.yaml"
+    switches.write_text(SWITCHES)
+    gpus.write_text('nodes: [{name: "n[0-1]", accelerators: 8, accelerator: H100, island: "{name}"}]')
+    ran = atoll("plan", files[0], "--fabric", str(switches), "--fabric", str(gpus), "--json")
+    assert ran.code == 0, ran.err
+    answer = json.loads(ran.out)
+    assert answer["estimate"]["accelerator"] == "H100-SXM"
+    assert {rank["leaf"] for rank in answer["ranks"]} <= {"l0", "l1"}

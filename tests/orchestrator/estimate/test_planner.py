@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.estimate import planner
 from orchestrator.estimate.candidates import candidates, divisors
 from orchestrator.estimate.hardware import accelerators
 from orchestrator.estimate.network import default_network, network_of
@@ -60,6 +61,29 @@ def gpt(layers: int, hidden: int, heads: int, batch: int, **plan: Any) -> JobSpe
                 "recompute": {"mode": recompute},
             },
             "parallelism": plan,
+        }
+    )
+
+
+def mixture(*, experts: int, batch: int, positions: int) -> JobSpec:
+    return parse_spec(
+        {
+            "name": "j",
+            "model": {
+                "layers": 16,
+                "hidden": 4096,
+                "heads": 32,
+                "kv_heads": 8,
+                "ffn_hidden": 8192,
+                "moe": {"experts": experts, "top_k": 2},
+            },
+            "data": {"tokenizer": "bpe", "vocab_size": 32_000},
+            "training": {
+                "steps": 1,
+                "global_batch": batch,
+                "sequence_length": positions,
+                "precision": "bf16",
+            },
         }
     )
 
@@ -117,6 +141,25 @@ def test_every_plan_is_counted() -> None:
     assert set(found.lost) <= {"memory", "refused", "bubble", "communication", "recompute", "compute"}
 
 
+def test_plans_that_nobody_tried_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 ranks have no place on 16 accelerators: the search gives up after ten meshes, each tried once."""
+    asked: list[Mesh] = []
+
+    def counting(mesh: Mesh, *rest: Any, **more: Any) -> Any:
+        asked.append(mesh)
+        return solve(mesh, *rest, **more)
+
+    monkeypatch.setattr(planner, "solve", counting)
+    monkeypatch.setattr(planner, "MOST_UNPLACED", 10)
+    spec = mixture(experts=16, batch=8, positions=2048)
+    found = search(spec, A100, default_network(A100, 64), ranks=64, fabric=cluster(16))
+    assert found.best == ()
+    assert len(asked) == len(set(asked)) == 10
+    assert found.lost["refused"] >= 10
+    assert found.lost["untried"] > 0
+    assert sum(found.lost.values()) == found.considered
+
+
 def test_what_does_not_fit_is_never_proposed() -> None:
     """A trillion parameters on eight accelerators: 16 TB of states against 640 GB."""
     found = found_on(gpt(128, 25600, 160, 8), cluster(8), 8)
@@ -137,26 +180,7 @@ def test_rules_of_placement_hold() -> None:
 
 
 def test_experts_and_long_contexts_are_searched() -> None:
-    spec = parse_spec(
-        {
-            "name": "j",
-            "model": {
-                "layers": 16,
-                "hidden": 4096,
-                "heads": 32,
-                "kv_heads": 8,
-                "ffn_hidden": 8192,
-                "moe": {"experts": 16, "top_k": 2},
-            },
-            "data": {"tokenizer": "bpe", "vocab_size": 32_000},
-            "training": {
-                "steps": 1,
-                "global_batch": 2,
-                "sequence_length": 32_768,
-                "precision": "bf16",
-            },
-        }
-    )
+    spec = mixture(experts=16, batch=2, positions=32_768)
     fabric = cluster(16)
     found = found_on(spec, fabric, 16)
     assert found.best

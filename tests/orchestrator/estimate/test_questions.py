@@ -91,6 +91,11 @@ def test_one_job_may_have_the_whole_accelerators_of_one_type(asked: dict[str, An
     assert usable(Fabric((NODES[0], cut, *others)), job(resources=asked).resources) == wanted
 
 
+def test_a_job_has_no_more_than_the_ranks_it_may_have() -> None:
+    large = tuple(Node(f"n{n}", 72, accelerator="GB200") for n in range(2_000))
+    assert usable(Fabric(large), job().resources) == 131_072
+
+
 def test_what_is_left_out_is_said() -> None:
     training = {"steps": 1, "precision": "bf16", "offload": {"optimizer": "host"}}
     notes = ask(job(training=training), Fabric(NODES), Question()).notes

@@ -48,6 +48,15 @@ def test_fewer_replicas_are_a_divisor_of_those_asked_for() -> None:
     )
 
 
+def test_fewer_replicas_keep_expert_groups_whole() -> None:
+    """Four replicas of two have room: eight ranks, a group of eight experts but not one of sixteen."""
+    busy = [Slot("n0", 0)]
+    assert changes(ParallelismSpec(tp=2, dp=8, ep=8), busy) == (
+        "It fits now with parallelism.dp 4 instead of 8.",
+    )
+    assert changes(ParallelismSpec(tp=2, dp=8, ep=16), busy) == ()
+
+
 def test_no_single_change_helps_a_job_larger_than_the_cluster_without_replicas() -> None:
     assert changes(ParallelismSpec(pp=17)) == ()
 

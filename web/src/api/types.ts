@@ -1250,7 +1250,7 @@ export interface components {
             failures_s: number;
             /**
              * Lost
-             * @description Share of the time that checkpoints and repeated steps take at this interval.
+             * @description Share of the time that checkpoints and repeated steps take at this interval; 1 or more: there is no progress.
              */
             lost: number;
             /** Seconds */
@@ -2851,7 +2851,8 @@ export interface components {
             considered: number;
             /**
              * Lost
-             * @description Plans that are not among the best, by why: memory, refused, bubble, communication, recompute, compute.
+             * @description Plans that are not among the best, by why: memory, refused, bubble, communication, recompute, compute; untried
+             *     where no plan found a place and the search gave up.
              */
             lost: {
                 [key: string]: number;
@@ -5200,7 +5201,7 @@ export interface operations {
             query?: {
                 /** @description Search for the fastest plans; takes seconds. */
                 auto?: boolean;
-                /** @description Accelerators a search may use; those of the job's own plan, or all when it has one. */
+                /** @description Accelerators a search may use. Not given: those of the job's own plan; when that has one, all usable ones of the type that the job asks for, else of the type with most. */
                 ranks?: number | null;
                 /** @description Budget to estimate the time for; the job's own steps if not given. */
                 tokens?: number | null;

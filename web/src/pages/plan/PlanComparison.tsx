@@ -62,7 +62,7 @@ export function PlanComparison({ answer }: { answer: PlanAnswer }) {
                 );
               })}
             </div>
-            {answer.search?.best.length === 0 && <p>No plan fits: every one is refused or too large for the memory.</p>}
+            {answer.search?.best.length === 0 && <p>No plan fits: those that were tried are refused or too large for the memory.</p>}
           </>
         )}
       </Panel>

@@ -79,6 +79,7 @@ const REASONS: Record<string, string> = {
   communication: "wait longest for communication",
   recompute: "compute too much twice",
   compute: "compute longer",
+  untried: "were not tried: of those before them none found a place",
 };
 
 /** Why plans are not among the best, most frequent first: `[3012, "do not fit into memory"]`. */
